@@ -1,0 +1,3 @@
+//! The `anymetal` command.
+
+fn main() {}

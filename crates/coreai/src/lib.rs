@@ -1,0 +1,1 @@
+//! Reads Core AI assets (.aimodel) and runs them through anymetal.

@@ -1,0 +1,1 @@
+//! Executes kernel IR on this machine's cores.

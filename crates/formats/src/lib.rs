@@ -1,0 +1,1 @@
+//! Element formats, shapes and planes of Metal tensors: facts about bits.

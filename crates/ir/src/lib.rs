@@ -1,0 +1,1 @@
+//! The kernel IR: types, verifier, passes and text form.

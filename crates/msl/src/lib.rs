@@ -1,0 +1,1 @@
+//! The Metal Shading Language front end: source text in, kernel IR out.

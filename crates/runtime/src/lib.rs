@@ -1,0 +1,1 @@
+//! Metal tensor kernels on any machine: devices, tensors, libraries, pipelines and queues.

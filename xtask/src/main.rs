@@ -1,0 +1,3 @@
+//! Test, bench and regeneration commands of the workspace.
+
+fn main() {}
