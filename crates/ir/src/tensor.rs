@@ -1,0 +1,287 @@
+//! Tensor views as bundles of values, cooperative tensors and their layouts, and the matmul descriptor.
+
+use anymetal_formats::ElementFormat;
+
+use crate::types::{AddressSpace, ArgumentId, CoopId, Scalar, ValueId};
+
+/// A view of a tensor: a base, an origin in it, and extents. Rank is `origin.len()`; dimension 0 is the innermost.
+///
+/// Element `i` of the view is element `origin + i` of the base, at bit
+/// `(Σ (origin[d] + i[d]) · strides[d]) · format.bits()` from `pointer` (strides are in elements).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TensorRef {
+    /// Address of element (0, …, 0) of the base.
+    pub pointer: ValueId,
+    /// Address space of the elements.
+    pub space: AddressSpace,
+    /// Element format.
+    pub format: ElementFormat,
+    /// Extents of the base, `i64` values.
+    pub base_extents: Vec<ValueId>,
+    /// Strides of the base in elements, `i64` values.
+    pub strides: Vec<ValueId>,
+    /// Origin of the view in the base, `i64` values.
+    pub origin: Vec<ValueId>,
+    /// Extents of the view.
+    pub extents: Vec<Extent>,
+    /// The scale plane, if the tensor is multi-plane.
+    pub scales: Option<ScalePlane>,
+    /// The argument that the memory belongs to, where the front end knows it; used in messages only.
+    pub root: Option<ArgumentId>,
+}
+
+/// One extent of a view.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Extent {
+    /// What is left of the base from the origin on: `base_extents[d] − origin[d]`. Past it reads give zero and writes are dropped.
+    Rest,
+    /// An extent known at run time only (`i64`); also bounded by what is left of the base. Past it reads give zero and writes are dropped.
+    Dynamic(ValueId),
+    /// A static extent. The kernel promises that the base reaches that far; a tile operation that finds it does not is a fault.
+    Static(u64),
+}
+
+/// The scale plane of a multi-plane tensor: one scale for each block of elements.
+///
+/// The scale of element `e` of the *base* is element `e[d] / block[d]` of the plane, at byte `Σ (e[d] / block[d]) · strides[d]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ScalePlane {
+    /// Address of the first scale.
+    pub pointer: ValueId,
+    /// Address space of the scales.
+    pub space: AddressSpace,
+    /// Always `Fp8UE8M0` today.
+    pub format: ElementFormat,
+    /// Elements of the data plane that share a scale, in each dimension.
+    pub block: Vec<u32>,
+    /// Strides of the plane in scales, `i64` values.
+    pub strides: Vec<ValueId>,
+}
+
+/// Which part of a bound tensor [`crate::Op::TensorQuery`] reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum TensorField {
+    /// Address of the first element of the data plane (`ptr<device>`, or `ptr<constant>` for a constant tensor).
+    Pointer,
+    /// Extent of a dimension, `i64`.
+    Extent(u32),
+    /// Stride of a dimension in elements, `i64`.
+    Stride(u32),
+    /// Address of the first scale.
+    ScalePointer,
+    /// Stride of a dimension of the scale plane in scales, `i64`.
+    ScaleStride(u32),
+}
+
+/// What a kernel expects of a tensor behind a handle; checked by the backend before the first query.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TensorSpec {
+    /// Element format.
+    pub format: ElementFormat,
+    /// `device` or `constant`.
+    pub space: AddressSpace,
+    /// Extents: the number for a static one, `None` for a dynamic one. The length is the rank.
+    pub extents: Vec<Option<u64>>,
+    /// The scalar type of indices (`extents<int, …>` gives `i32`).
+    pub index: Scalar,
+    /// Block factors of the scale plane, if the type has one.
+    pub scale_block: Option<Vec<u32>>,
+}
+
+/// `mpp::tensor_ops::matmul2d_descriptor`. Shapes: left (K, M), right (N, K), destination (N, M), dimension 0 first;
+/// a transposed operand swaps its two.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct MatmulDescriptor {
+    /// Rows of the destination tile.
+    pub m: u32,
+    /// Columns of the destination tile.
+    pub n: u32,
+    /// Contraction length, or `None` for a dynamic one (read from the operands).
+    pub k: Option<u32>,
+    /// The left operand is stored transposed.
+    pub transpose_left: bool,
+    /// The right operand is stored transposed.
+    pub transpose_right: bool,
+    /// Float operands may be rounded before multiplying.
+    pub relaxed_precision: bool,
+    /// `multiply_accumulate` (true) adds to the destination, `multiply` (false) overwrites it.
+    pub accumulate: bool,
+}
+
+/// An operand of a tile operation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Operand {
+    /// A tensor in memory.
+    Tensor(Box<TensorRef>),
+    /// A cooperative tensor.
+    Coop(CoopId),
+}
+
+/// What a cooperative tensor was obtained as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[allow(missing_docs)]
+pub enum CoopRole {
+    Left,
+    Right,
+    Destination,
+    RowReduction,
+    ColumnReduction,
+}
+
+/// The lane layouts of reference 5.6.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum LayoutKind {
+    /// 16×16 fragments, 8 slots a lane (tensor-unit types, or relaxed precision).
+    R,
+    /// 8×8 blocks, 2 slots a lane (strict float).
+    S,
+}
+
+/// A cooperative tensor of a kernel. The tile is `rows` × `columns`, stored orientation; a reduction tensor has one of
+/// them equal to 1 (`columns` for a row reduction).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cooperative {
+    /// The variable's name in the source, for messages.
+    pub name: String,
+    /// Role in its operation.
+    pub role: CoopRole,
+    /// Element type. (Sub-byte inputs are widened by the front end.)
+    pub element: Scalar,
+    /// Rows (dimension 1) of the tile.
+    pub rows: u32,
+    /// Columns (dimension 0) of the tile.
+    pub columns: u32,
+    /// SIMD-groups of the operation's scope; 1 is `execution_simdgroup`.
+    pub simdgroups: u32,
+    /// Lane layout as the kernel may see it.
+    pub layout: LayoutKind,
+    /// The descriptor of the operation that it belongs to.
+    pub descriptor: MatmulDescriptor,
+}
+
+/// The layout of a cooperative tile over lanes and slots: which (row, column) a lane's slot holds.
+///
+/// Both layouts of the reference are bit-linear in the lane and regular in the slot; tiles are 8- or 16-aligned blocks in
+/// the order the reference gives. Tiles whose sides are not multiples of the fragment are padded up, and the padding
+/// slots are invalid. Tiles of several SIMD-groups are split into bands of rows when the rows suffice, else of columns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Layout {
+    /// R or S.
+    pub kind: LayoutKind,
+    /// Rows of the tile (of all SIMD-groups together).
+    pub rows: u32,
+    /// Columns of the tile.
+    pub columns: u32,
+    /// SIMD-groups that share it.
+    pub simdgroups: u32,
+    /// Role: reduction tensors have layouts of their own.
+    pub role: CoopRole,
+}
+
+impl Cooperative {
+    /// The layout of this tensor.
+    pub fn layout(&self) -> Layout {
+        Layout {
+            kind: self.layout,
+            rows: self.rows,
+            columns: self.columns,
+            simdgroups: self.simdgroups,
+            role: self.role,
+        }
+    }
+
+    /// Slots of each lane (`get_capacity()`).
+    pub fn capacity(&self) -> u32 {
+        self.layout().capacity()
+    }
+}
+
+impl Layout {
+    /// Rows and columns that one SIMD-group holds, before padding, and how many bands the tile has by row and by column.
+    fn band(&self) -> (u32, u32, bool) {
+        let n = self.simdgroups.max(1);
+        let by_rows = self.rows >= 8 * n || self.columns < 8 * n;
+        if by_rows {
+            (
+                self.rows.div_ceil(n).next_multiple_of(8),
+                self.columns,
+                true,
+            )
+        } else {
+            (
+                self.rows,
+                self.columns.div_ceil(n).next_multiple_of(8),
+                false,
+            )
+        }
+    }
+
+    /// Slots of each lane.
+    pub fn capacity(&self) -> u32 {
+        let (rows, columns, _) = self.band();
+        match self.role {
+            CoopRole::RowReduction => match self.kind {
+                LayoutKind::R | LayoutKind::S => rows.div_ceil(8),
+            },
+            CoopRole::ColumnReduction => match self.kind {
+                LayoutKind::R => columns.div_ceil(16) * 4,
+                LayoutKind::S => columns.div_ceil(8) * 2,
+            },
+            _ => match self.kind {
+                LayoutKind::R => rows.div_ceil(8) * columns.div_ceil(16) * 4,
+                LayoutKind::S => rows.div_ceil(8) * columns.div_ceil(8) * 2,
+            },
+        }
+    }
+
+    /// The (row, column) of a slot of a lane (0…31) of a SIMD-group (0…simdgroups−1), or `None` if the slot is invalid.
+    /// For a reduction tensor the coordinate that it does not have is 0.
+    pub fn position(&self, simdgroup: u32, lane: u32, slot: u32) -> Option<(u32, u32)> {
+        if slot >= self.capacity() || lane >= 32 || simdgroup >= self.simdgroups.max(1) {
+            return None;
+        }
+        let bit = |i: u32| (lane >> i) & 1;
+        let (band_rows, band_columns, by_rows) = self.band();
+        let row_blocks = band_rows.div_ceil(8);
+        let (row, column) = match (self.kind, self.role) {
+            (LayoutKind::R, CoopRole::RowReduction) => {
+                (4 * bit(4) + 2 * bit(2) + bit(1) + 8 * slot, 0)
+            }
+            (LayoutKind::R, CoopRole::ColumnReduction) => {
+                (0, 4 * (2 * bit(3) + bit(0)) + (slot & 3) + 16 * (slot >> 2))
+            }
+            (LayoutKind::R, _) => {
+                let (rb, cb) = ((slot >> 2) % row_blocks, (slot >> 2) / row_blocks);
+                (
+                    4 * bit(4) + 2 * bit(2) + bit(1) + 8 * rb,
+                    4 * (2 * bit(3) + bit(0)) + (slot & 3) + 16 * cb,
+                )
+            }
+            (LayoutKind::S, CoopRole::RowReduction) => {
+                (bit(1) + 2 * bit(2) + 4 * bit(4) + 8 * slot, 0)
+            }
+            (LayoutKind::S, CoopRole::ColumnReduction) => {
+                (0, 2 * bit(0) + 4 * bit(3) + (slot & 1) + 8 * (slot >> 1))
+            }
+            (LayoutKind::S, _) => {
+                let column_blocks = band_columns.div_ceil(8);
+                let (cb, rb) = ((slot >> 1) % column_blocks, (slot >> 1) / column_blocks);
+                (
+                    bit(1) + 2 * bit(2) + 4 * bit(4) + 8 * rb,
+                    2 * bit(0) + 4 * bit(3) + (slot & 1) + 8 * cb,
+                )
+            }
+        };
+        if row >= band_rows.max(1) || column >= band_columns.max(1) {
+            return None;
+        }
+        let (row, column) = match self.role {
+            CoopRole::RowReduction if by_rows => (row + simdgroup * band_rows, 0),
+            CoopRole::ColumnReduction if !by_rows => (0, column + simdgroup * band_columns),
+            CoopRole::RowReduction | CoopRole::ColumnReduction => (row, column),
+            _ if by_rows => (row + simdgroup * band_rows, column),
+            _ => (row, column + simdgroup * band_columns),
+        };
+        (row < self.rows && column < self.columns).then_some((row, column))
+    }
+}
