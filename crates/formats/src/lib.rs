@@ -4,10 +4,19 @@
 //! test themselves against this one.
 
 mod codec;
+mod descriptor;
 mod extents;
 mod format;
+mod layout;
 mod packing;
 
 pub use codec::Saturation;
+pub use descriptor::{
+    AuxiliaryPlaneDescriptor, AuxiliaryPlanes, DescriptorError, PlaneType, TensorDescriptor,
+    TensorUsage,
+};
 pub use extents::{Extents, MAX_RANK, RankTooLarge, Strides};
 pub use format::{ElementFormat, UnknownFormat};
+pub use layout::{
+    FORMAT_ALIGNMENT, FORMAT_ROW_ELEMENTS, PlaneLayout, TensorLayout, plane_alignment,
+};
