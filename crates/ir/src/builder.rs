@@ -102,7 +102,6 @@ impl Builder {
         self.blocks
             .last_mut()
             .expect("the body is open until finish")
-            .1
             .insts
             .push(inst);
         first
@@ -121,10 +120,7 @@ impl Builder {
     /// Closes the innermost block and returns it. The body itself is closed by [`Builder::finish`] only.
     pub fn pop_block(&mut self) -> Block {
         debug_assert!(self.blocks.len() > 1, "pop_block without push_block");
-        self.blocks
-            .pop()
-            .map(|(_, block)| block)
-            .unwrap_or_default()
+        self.blocks.pop().unwrap_or_default()
     }
 
     /// True if the last instruction of the innermost block leaves it (break, continue, return).
@@ -141,11 +137,7 @@ impl Builder {
         while self.blocks.len() > 1 {
             self.blocks.pop();
         }
-        self.kernel.body = self
-            .blocks
-            .pop()
-            .map(|(_, block)| block)
-            .unwrap_or_default();
+        self.kernel.body = self.blocks.pop().unwrap_or_default();
         self.kernel
     }
 
