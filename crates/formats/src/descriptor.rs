@@ -287,7 +287,7 @@ pub enum DescriptorError {
     #[error("a tensor of dimensions {dimensions} does not fit the address space")]
     TooLarge {
         /// The dimensions asked for.
-        dimensions: Extents,
+        dimensions: Box<Extents>,
     },
     /// Format types and multi-plane tensors cannot be scalars.
     #[error("a tensor of rank 0 cannot have {what}; give it at least one dimension")]

@@ -78,7 +78,7 @@ impl TensorDescriptor {
             .is_some_and(|bits| bits <= isize::MAX as usize);
         if !fits {
             return Err(DescriptorError::TooLarge {
-                dimensions: self.dimensions,
+                dimensions: Box::new(self.dimensions),
             });
         }
         if format.is_format_type() {
@@ -174,9 +174,9 @@ impl TensorDescriptor {
         let span = strides
             .span(&self.dimensions)
             .and_then(|n| n.checked_mul(format.bits().max(8)));
-        if !span.is_some_and(|bits| bits <= isize::MAX as usize) {
+        if span.is_none_or(|bits| bits > isize::MAX as usize) {
             return Err(DescriptorError::TooLarge {
-                dimensions: self.dimensions,
+                dimensions: Box::new(self.dimensions),
             });
         }
         if format.is_format_type() {
@@ -298,7 +298,7 @@ impl TensorDescriptor {
         self.dimensions
             .packed_strides()
             .ok_or(DescriptorError::TooLarge {
-                dimensions: self.dimensions,
+                dimensions: Box::new(self.dimensions),
             })
     }
 
@@ -311,7 +311,7 @@ impl TensorDescriptor {
         if self.usage.contains(TensorUsage::MACHINE_LEARNING) && offset != 0 {
             return Err(DescriptorError::MachineLearningOffset { offset });
         }
-        if offset % plane.alignment != 0 {
+        if !offset.is_multiple_of(plane.alignment) {
             return Err(DescriptorError::OffsetAlignment {
                 plane: plane.plane,
                 format: plane.format,
@@ -337,7 +337,7 @@ impl TensorDescriptor {
 
     fn planes(&self, strides: Strides) -> Result<TensorLayout, DescriptorError> {
         let too_large = DescriptorError::TooLarge {
-            dimensions: self.dimensions,
+            dimensions: Box::new(self.dimensions),
         };
         let ones = Extents::new(&vec![1; self.rank()]).unwrap_or(Extents::scalar());
         let mut planes = Vec::with_capacity(2);

@@ -9,6 +9,7 @@ mod extents;
 mod format;
 mod layout;
 mod packing;
+mod quantise;
 
 pub use codec::Saturation;
 pub use descriptor::{
@@ -19,4 +20,7 @@ pub use extents::{Extents, MAX_RANK, RankTooLarge, Strides};
 pub use format::{ElementFormat, UnknownFormat};
 pub use layout::{
     FORMAT_ALIGNMENT, FORMAT_ROW_ELEMENTS, PlaneLayout, TensorLayout, plane_alignment,
+};
+pub use quantise::{
+    MX_BLOCK, QuantiseError, Quantised, dequantise_mx, dequantise_mx_f64, mx_scale, quantise_mx,
 };
