@@ -1,5 +1,19 @@
 //! Executes kernel IR on this machine's cores.
+//!
+//! A kernel is compiled once (`CpuKernel::compile`) into a *lane program*: the IR's structured control flow with each
+//! operation bound to a wide loop for this machine's instruction set. A dispatch (`CpuKernel::dispatch`) runs it strip by strip: a strip is up to
+//! 256 lanes (a whole threadgroup where lanes meet), all at the same instruction, under an execution mask where they part.
 
+pub mod fault;
+pub mod launch;
 pub mod memory;
 
+pub use fault::{
+    AccessKind, CompileError, DispatchError, Fault, FaultKind, LaunchError, TensorMismatch,
+    ThreadPosition,
+};
+pub use launch::{
+    BoundArgument, CpuOptions, DispatchOptions, DispatchReport, Grid, Launch, NoTensors,
+    ScaleBinding, TensorBinding, TensorTable, Traffic,
+};
 pub use memory::{DispatchLock, HostMemory, MemoryError};
