@@ -5,8 +5,12 @@
 
 pub mod ast;
 pub mod diagnostics;
+pub mod headers;
+pub mod lexer;
 pub mod options;
+pub mod preprocessor;
 pub mod source;
+pub mod token;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
