@@ -48,8 +48,10 @@ pub mod builder;
 pub mod kernel;
 pub mod location;
 pub mod op;
+pub mod passes;
 pub mod tensor;
 pub mod types;
+mod walk;
 
 pub use builder::Builder;
 pub use kernel::{

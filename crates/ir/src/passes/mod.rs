@@ -1,0 +1,7 @@
+//! Analyses and passes that every backend wants.
+
+pub mod effects;
+pub mod uniformity;
+
+pub use effects::{Effects, Root, Roots, Usage};
+pub use uniformity::{Control, Uniformity, UniformityInfo};
