@@ -1,0 +1,116 @@
+// FlashAttention over packed buffers: Q and O are [B, Hq, Tq, D], K and V are [B, Hk, Tk, D], each head's rows one after another.
+//
+//   kernel name   flash_attention_{f32,f16,bf16}_d{32,64,80,128}[_causal][_additive|_boolean]
+//   grid          threadgroups (ceil(Tq / 64), Hq, B)
+//   threads       128: four SIMD-groups of 16 rows each
+//
+//   buffer 0..3   Q, K, V, O
+//   buffer 4      attention_sizes
+//   buffer 5      the mask, for the names with one: elements of O's type (additive) or bool (boolean: true attends)
+//
+// The method and what happens at the edges stand in the header.
+
+#include <metal_stdlib>
+#include <MetalPerformancePrimitives/MetalPerformancePrimitives.h>
+
+#include "anymetal/flash_attention.h"
+
+using namespace metal;
+
+/// Sizes and strides of one dispatch. Mask strides are in elements; 0 repeats the mask along that axis, keys are packed.
+struct attention_sizes {
+    int q_len;
+    int kv_len;
+    int q_heads;
+    int kv_heads;
+    int causal_offset;
+    float scale;
+    int mask_row_stride;
+    int mask_head_stride;
+    int mask_batch_stride;
+};
+
+constant constexpr int simdgroups = 4;
+
+template <typename T, int D, bool CAUSAL, int MASK, typename M>
+void attention_of_threadgroup(device T* q, device T* k, device T* v, device T* o, device M* mask,
+                              constant attention_sizes& size, uint3 tgid, uint sgid, threadgroup float* scratch)
+{
+    const int row0 = int(tgid.x * simdgroups + sgid) * anymetal::attention_rows;
+    if (row0 >= size.q_len) {
+        return;
+    }
+    const int head = int(tgid.y);
+    const int batch = int(tgid.z);
+    const int kv_head = head * size.kv_heads / size.q_heads;
+    const long q_start = long(batch * size.q_heads + head) * size.q_len * D;
+    const long kv_start = long(batch * size.kv_heads + kv_head) * size.kv_len * D;
+
+    anymetal::attention_head<T> q_head = {q + q_start, size.q_len, D};
+    anymetal::attention_head<T> k_head = {k + kv_start, size.kv_len, D};
+    anymetal::attention_head<T> v_head = {v + kv_start, size.kv_len, D};
+    anymetal::attention_head<T> o_head = {o + q_start, size.q_len, D};
+    anymetal::attention_mask<M> head_mask = {mask, size.mask_row_stride, 1};
+    if constexpr (MASK != anymetal::attention_mask_none) {
+        head_mask.base = mask + (long(batch) * size.mask_batch_stride + long(head) * size.mask_head_stride);
+    }
+
+    // P is a float; with 16-bit values the tensor units may round it to their precision.
+    constexpr bool relaxed = !is_same_v<T, float>;
+    anymetal::flash_attention_rows<T, D, CAUSAL, MASK, relaxed, anymetal::attention_rows, anymetal::attention_keys>(
+        q_head, k_head, v_head, o_head, head_mask, size.scale, size.causal_offset, row0,
+        scratch + sgid * anymetal::attention_scratch_floats<D>());
+}
+
+template <typename T, int D, bool CAUSAL>
+[[kernel]] void flash_attention(device T* q [[buffer(0)]],
+                                device T* k [[buffer(1)]],
+                                device T* v [[buffer(2)]],
+                                device T* o [[buffer(3)]],
+                                constant attention_sizes& size [[buffer(4)]],
+                                uint3 tgid [[threadgroup_position_in_grid]],
+                                uint sgid [[simdgroup_index_in_threadgroup]])
+{
+    threadgroup float scratch[simdgroups * anymetal::attention_scratch_floats<D>()];
+    attention_of_threadgroup<T, D, CAUSAL, anymetal::attention_mask_none>(q, k, v, o, q, size, tgid, sgid, scratch);
+}
+
+template <typename T, int D, bool CAUSAL, int MASK, typename M>
+[[kernel]] void flash_attention_masked(device T* q [[buffer(0)]],
+                                       device T* k [[buffer(1)]],
+                                       device T* v [[buffer(2)]],
+                                       device T* o [[buffer(3)]],
+                                       constant attention_sizes& size [[buffer(4)]],
+                                       device M* mask [[buffer(5)]],
+                                       uint3 tgid [[threadgroup_position_in_grid]],
+                                       uint sgid [[simdgroup_index_in_threadgroup]])
+{
+    threadgroup float scratch[simdgroups * anymetal::attention_scratch_floats<D>()];
+    attention_of_threadgroup<T, D, CAUSAL, MASK>(q, k, v, o, mask, size, tgid, sgid, scratch);
+}
+
+#define INSTANTIATE(name, function, ...)                                       \
+    template [[host_name(name)]] [[kernel]] decltype(function<__VA_ARGS__>)    \
+        function<__VA_ARGS__>;
+
+#define ATTENTION_OF_DIM(type_name, T, D)                                                                              \
+    INSTANTIATE("flash_attention_" type_name "_d" #D, flash_attention, T, D, false)                                    \
+    INSTANTIATE("flash_attention_" type_name "_d" #D "_causal", flash_attention, T, D, true)                           \
+    INSTANTIATE("flash_attention_" type_name "_d" #D "_additive", flash_attention_masked, T, D, false,                 \
+                anymetal::attention_mask_additive, T)                                                                  \
+    INSTANTIATE("flash_attention_" type_name "_d" #D "_boolean", flash_attention_masked, T, D, false,                  \
+                anymetal::attention_mask_boolean, bool)                                                                \
+    INSTANTIATE("flash_attention_" type_name "_d" #D "_causal_additive", flash_attention_masked, T, D, true,           \
+                anymetal::attention_mask_additive, T)                                                                  \
+    INSTANTIATE("flash_attention_" type_name "_d" #D "_causal_boolean", flash_attention_masked, T, D, true,            \
+                anymetal::attention_mask_boolean, bool)
+
+#define ATTENTION_OF_TYPE(type_name, T)    \
+    ATTENTION_OF_DIM(type_name, T, 32)     \
+    ATTENTION_OF_DIM(type_name, T, 64)     \
+    ATTENTION_OF_DIM(type_name, T, 80)     \
+    ATTENTION_OF_DIM(type_name, T, 128)
+
+ATTENTION_OF_TYPE("f32", float)
+ATTENTION_OF_TYPE("f16", half)
+ATTENTION_OF_TYPE("bf16", bfloat)
