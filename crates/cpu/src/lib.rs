@@ -17,3 +17,4 @@ pub use launch::{
     ScaleBinding, TensorBinding, TensorTable, Traffic,
 };
 pub use memory::{DispatchLock, HostMemory, MemoryError};
+pub mod tile;

@@ -1,0 +1,112 @@
+//! The functions written per instruction set, as one table a path.
+
+mod portable;
+
+//TODO #[cfg(target_arch = "x86_64")]
+//TODO pub(crate) mod amx;
+//TODO #[cfg(target_arch = "x86_64")]
+//TODO mod avx2;
+//TODO #[cfg(target_arch = "x86_64")]
+//TODO mod avx512;
+
+use super::TilePath;
+
+/// Elements of `src` to `f32`: (source bytes, elements, destination).
+pub(crate) type Widen = unsafe fn(*const u8, usize, *mut f32);
+
+/// The micro-kernel: a strip of rows against one panel of the right operand, over one block of K.
+///
+/// Arguments: rows (1 … [`Ops::strip_rows`]); columns (1 … panel width); groups; the left strip and the bytes from one
+/// row to the next; the right panel (`groups` × panel width groups, zero past `columns`); the accumulator's first element
+/// and the elements from one row to the next; whether to add to what it holds.
+pub(crate) type Strip<T> =
+    unsafe fn(usize, usize, usize, *const u8, isize, *const u8, *mut T, usize, bool);
+
+/// What [`Ops::terms`] found in the values it split.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Terms {
+    /// Bits of the smallest non-zero magnitude as `f32`, minus one; `u32::MAX` where all values are zero.
+    pub least: u32,
+    /// The largest magnitude's bits.
+    pub most: u32,
+    /// Non-zero where a single bf16 term does not hold a value exactly.
+    pub rest: u32,
+}
+
+impl Terms {
+    pub const NONE: Terms = Terms {
+        least: u32::MAX,
+        most: 0,
+        rest: 0,
+    };
+
+    pub fn merge(self, other: Terms) -> Terms {
+        Terms {
+            least: self.least.min(other.least),
+            most: self.most.max(other.most),
+            rest: self.rest | other.rest,
+        }
+    }
+
+    /// True where an infinity or a NaN is among the values.
+    pub fn non_finite(&self) -> bool {
+        self.most >= 0x7f80_0000
+    }
+
+    /// The binary exponent of the smallest non-zero magnitude; that of the largest `f32` where there is none. Subnormal
+    /// values answer −127.
+    pub fn least_exponent(&self) -> i32 {
+        (self.least.saturating_add(1).min(0x7f7f_ffff) >> 23) as i32 - 127
+    }
+}
+
+/// Everything that is written per instruction set. All functions take raw memory: sources are read and destinations
+/// written for exactly the stated number of elements, at any alignment, and the two do not overlap.
+pub(crate) struct Ops {
+    pub widen_f16: Widen,
+    pub widen_bf16: Widen,
+    pub widen_i8: Widen,
+    pub widen_u8: Widen,
+    pub widen_e4m3: Widen,
+    pub widen_e5m2: Widen,
+    /// 8-bit to 16-bit integers, signed.
+    pub i8_to_i16: unsafe fn(*const u8, usize, *mut u8),
+    /// 8-bit to 16-bit integers, unsigned.
+    pub u8_to_i16: unsafe fn(*const u8, usize, *mut u8),
+    /// `f32` to `half`, to nearest, ties to even.
+    pub to_f16: unsafe fn(*const f32, usize, *mut u8),
+    /// `f32` to bf16, to nearest, ties to even.
+    pub to_bf16: unsafe fn(*const f32, usize, *mut u8),
+    /// `f32` to one bf16 term (second destination null; the value truncated) or to two whose sum has 16 significant bits.
+    pub terms: unsafe fn(*const f32, usize, *mut u8, *mut u8) -> Terms,
+    /// Transposes 32-bit elements: (source, bytes from row to row, rows, columns, destination, bytes from row to row).
+    pub transpose: unsafe fn(*const u8, isize, usize, usize, *mut u8, isize),
+    /// Two rows of 16-bit elements to one of pairs.
+    pub interleave2: unsafe fn([*const u8; 2], usize, *mut u8),
+    /// Four rows of 8-bit elements to one of quadruples.
+    pub interleave4: unsafe fn([*const u8; 4], usize, *mut u8),
+    /// Multiplies elements by a factor in place.
+    pub scale: unsafe fn(*mut f32, usize, f32),
+    pub sum: unsafe fn(*const f32, usize) -> f32,
+    pub max: unsafe fn(*const f32, usize) -> f32,
+    pub min: unsafe fn(*const f32, usize) -> f32,
+    /// Dot products of one row with rows of the transposed right operand: (row, elements, first other row, bytes from row to
+    /// row, rows, results, add to them).
+    pub dots: unsafe fn(*const f32, usize, *const u8, isize, usize, *mut f32, bool),
+    /// Adds multiples of rows to one: (factors, number of rows, first row, bytes from row to row, elements, destination).
+    pub axpy: unsafe fn(*const f32, usize, *const u8, isize, usize, *mut f32),
+    pub strip_rows: usize,
+    pub strip_f32: Strip<f32>,
+    pub strip_i16: Strip<i32>,
+}
+
+/// The table of a path. The caller has checked that the machine has it.
+pub(crate) fn ops(path: TilePath) -> &'static Ops {
+    match path {
+        #[cfg(any())]
+        TilePath::Avx2 => &avx2::OPS,
+        #[cfg(any())]
+        TilePath::Avx512 | TilePath::Amx => &avx512::OPS,
+        _ => &portable::OPS,
+    }
+}

@@ -1,0 +1,553 @@
+//! Products of packed operands, and the one call that packs and multiplies.
+
+use std::ops::Range;
+
+use anymetal_formats::ElementFormat;
+
+use super::buffer::AlignedBuffer;
+use super::kernel::{Ops, Strip, ops};
+use super::kind::{Accumulation, Blocking, Lane, Product, panel_width};
+use super::pack::{LeftLayout, PackedLeft, PackedRight, RightLayout};
+use super::view::OperandView;
+use super::widen::{Part, has_dense_rows, stage_f32};
+use super::{TileError, TilePath};
+
+/// Memory that packing and [`matmul`] reuse from call to call. One a thread; empty when new.
+#[derive(Debug, Default)]
+pub struct Scratch {
+    left: PackedLeft,
+    right: PackedRight,
+    /// One row, or a few, before they take their final form.
+    pub(super) row: AlignedBuffer,
+    /// A panel before it is transposed or interleaved.
+    pub(super) stage: AlignedBuffer,
+    /// A part with dense columns before it is transposed.
+    pub(super) flip: AlignedBuffer,
+}
+
+/// The row-major sums of a product; at least `(rows − 1) · stride + cols` elements.
+#[derive(Debug)]
+pub enum AccumulatorMut<'a> {
+    /// For products with [`Accumulation::F32`].
+    F32(&'a mut [f32]),
+    /// For products with [`Accumulation::I32`].
+    I32(&'a mut [i32]),
+}
+
+impl<'a> From<&'a mut [f32]> for AccumulatorMut<'a> {
+    fn from(sums: &'a mut [f32]) -> Self {
+        AccumulatorMut::F32(sums)
+    }
+}
+
+impl<'a> From<&'a mut [i32]> for AccumulatorMut<'a> {
+    fn from(sums: &'a mut [i32]) -> Self {
+        AccumulatorMut::I32(sums)
+    }
+}
+
+/// An accumulator whose size has been checked.
+#[derive(Clone, Copy)]
+struct Target<T> {
+    first: *mut T,
+    stride: usize,
+    accumulate: bool,
+}
+
+/// What a product runs over: rows and columns that are valid in the operands, and the K valid in both.
+#[derive(Clone)]
+struct Span {
+    rows: Range<usize>,
+    cols: Range<usize>,
+    k: usize,
+    blocking: Blocking,
+}
+
+/// Multiplies two packed operands: `sums` (rows `stride` elements apart) becomes left · right, or grows by it when
+/// `accumulate`. A sum that grows is rounded once for each block of K (256 elements of `f32`).
+pub fn multiply<'a>(
+    left: &PackedLeft,
+    right: &PackedRight,
+    sums: impl Into<AccumulatorMut<'a>>,
+    stride: usize,
+    accumulate: bool,
+) -> Result<(), TileError> {
+    multiply_part(
+        left,
+        0..left.rows(),
+        right,
+        0..right.cols(),
+        sums,
+        stride,
+        accumulate,
+    )
+}
+
+/// As [`multiply`], for some rows and columns of the product only; the first of them lands in `sums[0]`. The first column
+/// must be a multiple of [`Product::panel_width`] (64 is one for every product).
+pub fn multiply_part<'a>(
+    left: &PackedLeft,
+    rows: Range<usize>,
+    right: &PackedRight,
+    cols: Range<usize>,
+    sums: impl Into<AccumulatorMut<'a>>,
+    stride: usize,
+    accumulate: bool,
+) -> Result<(), TileError> {
+    let (l, r) = (&left.header, &right.header);
+    if l.k != r.k {
+        return Err(TileError::InnerMismatch {
+            left: l.k,
+            right: r.k,
+        });
+    }
+    let integers = |lane| matches!(lane, Lane::I16 | Lane::I8 | Lane::U8);
+    if l.path != r.path || integers(l.lane) != integers(r.lane) {
+        return Err(TileError::PackMismatch {
+            left: (l.path, l.lane),
+            right: (r.path, r.lane),
+        });
+    }
+    // One operand was widened because its lane could not hold it: widen the other one too.
+    if l.lane.bytes() != r.lane.bytes() {
+        let mut scratch = Scratch::default();
+        return if l.lane == Lane::F32 {
+            let right = right.widened(&mut scratch);
+            multiply_part(left, rows, &right, cols, sums, stride, accumulate)
+        } else {
+            let left = left.widened(&mut scratch);
+            multiply_part(&left, rows, right, cols, sums, stride, accumulate)
+        };
+    }
+    let width = panel_width(r.path, r.lane);
+    if rows.start > rows.end
+        || rows.end > l.across
+        || cols.start > cols.end
+        || cols.end > r.across
+        || cols.start % width != 0
+    {
+        return Err(TileError::BadPart { panel_width: width });
+    }
+    let shape = (rows.len(), cols.len());
+    let span = Span {
+        rows: rows.start..rows.end.min(l.valid_across).max(rows.start),
+        cols: cols.start..cols.end.min(r.valid_across).max(cols.start),
+        k: l.valid_k.min(r.valid_k),
+        blocking: l.blocking,
+    };
+    let (ll, rl) = (left.layout(), right.layout());
+    let ops = ops(l.path);
+    match sums.into() {
+        AccumulatorMut::F32(sums) if !integers(l.lane) => {
+            let target = prepare(sums, shape, &span, stride, accumulate)?;
+            // SAFETY: `prepare` checked the accumulator; the layouts are those of packed operands.
+            unsafe {
+                if l.lane == Lane::F32 {
+                    strips(ops.strip_f32, ops, &span, ll, rl, width, target);
+                } else {
+                    bf16_product(left, right, &span, target);
+                }
+            }
+        }
+        AccumulatorMut::I32(sums) if integers(l.lane) => {
+            let target = prepare(sums, shape, &span, stride, accumulate)?;
+            // SAFETY: as above.
+            unsafe {
+                if l.lane == Lane::I16 {
+                    strips(ops.strip_i16, ops, &span, ll, rl, width, target);
+                } else {
+                    int8_product(left, right, &span, target);
+                }
+            }
+        }
+        _ => {
+            return Err(TileError::AccumulatorType {
+                needed: if integers(l.lane) {
+                    Accumulation::I32
+                } else {
+                    Accumulation::F32
+                },
+            });
+        }
+    }
+    Ok(())
+}
+
+/// Checks the accumulator's size and zeroes what the product does not reach, or all of it when K is empty.
+fn prepare<T: Copy + Default>(
+    sums: &mut [T],
+    (rows, cols): (usize, usize),
+    span: &Span,
+    stride: usize,
+    accumulate: bool,
+) -> Result<Target<T>, TileError> {
+    let needed = match (rows, cols) {
+        (0, _) | (_, 0) => Some(0),
+        _ => (rows - 1)
+            .checked_mul(stride)
+            .and_then(|last| last.checked_add(cols)),
+    };
+    if (cols > stride && rows > 1) || needed.is_none_or(|needed| needed > sums.len()) {
+        return Err(TileError::AccumulatorSize {
+            rows,
+            cols,
+            stride,
+            have: sums.len(),
+        });
+    }
+    if !accumulate && cols > 0 {
+        let (valid_rows, valid_cols) = match span.k {
+            0 => (0, 0),
+            _ => (span.rows.len(), span.cols.len()),
+        };
+        for row in 0..rows {
+            let from = if row < valid_rows { valid_cols } else { 0 };
+            sums[row * stride + from..row * stride + cols].fill(T::default());
+        }
+    }
+    Ok(Target {
+        first: sums.as_mut_ptr(),
+        stride,
+        accumulate,
+    })
+}
+
+/// Rows that are multiplied with all panels before the next ones: with 1 KiB a row, a part of the second-level cache.
+const ROWS_TOGETHER: usize = 192;
+
+/// Runs a micro-kernel over everything.
+///
+/// # Safety
+/// The layouts must hold the span, the target its rows and columns, and the machine must have the table's path.
+unsafe fn strips<T>(
+    strip: Strip<T>,
+    ops: &Ops,
+    span: &Span,
+    left: LeftLayout,
+    right: RightLayout,
+    width: usize,
+    target: Target<T>,
+) {
+    let (rows, cols) = (span.rows.len(), span.cols.len());
+    let total = span.k.div_ceil(span.blocking.group);
+    let first_panel = (span.cols.start / width) as isize;
+    for (kb, g0) in (0..total).step_by(span.blocking.groups).enumerate() {
+        let groups = span.blocking.groups.min(total - g0);
+        let accumulate = target.accumulate || kb > 0;
+        for r0 in (0..rows).step_by(ROWS_TOGETHER) {
+            let together = ROWS_TOGETHER.min(rows - r0);
+            // Strips of nearly equal height, so that the last one is not a sliver.
+            let count = together.div_ceil(ops.strip_rows);
+            let (height, taller) = (together / count, together % count);
+            for c0 in (0..cols).step_by(width) {
+                // SAFETY: panel and rows lie in the layouts, and the target holds row r0 + row and column c0.
+                unsafe {
+                    let panel = right.base.offset(
+                        kb as isize * right.block_stride
+                            + (first_panel + (c0 / width) as isize) * right.panel_stride,
+                    );
+                    let block = left.base.offset(kb as isize * left.block_stride);
+                    let mut row = r0;
+                    for i in 0..count {
+                        let height = height + usize::from(i < taller);
+                        strip(
+                            height,
+                            width.min(cols - c0),
+                            groups,
+                            block.offset((span.rows.start + row) as isize * left.row_stride),
+                            left.row_stride,
+                            panel,
+                            target.first.add(row * target.stride + c0),
+                            target.stride,
+                            accumulate,
+                        );
+                        row += height;
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// A product of bf16 lanes: on AMX tiles, or exactly on AVX-512 where tiles would flush or mix up values.
+///
+/// # Safety
+/// As for [`strips`]; only AMX packs bf16 lanes.
+#[cfg(any())]
+unsafe fn bf16_product(left: &PackedLeft, right: &PackedRight, span: &Span, target: Target<f32>) {
+    use super::kernel::amx;
+    let (l, r) = (&left.header, &right.header);
+    // Tiles flush subnormal inputs and results. Where every product is at least 2^-102, what is flushed is below
+    // 2^-24 of the sum of magnitudes.
+    let exponents = (l.terms.least_exponent(), r.terms.least_exponent());
+    let tiny = exponents.0 < -126 || exponents.1 < -126 || exponents.0 + exponents.1 < -102;
+    // An infinity times the zero of a second term, or of the other operand's padding, would be NaN.
+    let mixes = l.lane == Lane::Bf16Pair || r.lane == Lane::Bf16Pair || l.valid_k != r.valid_k;
+    let infinite = mixes && (l.terms.non_finite() || r.terms.non_finite());
+    let operands = amx::Operands {
+        left: left.layout(),
+        left_planes: l.lane.planes(),
+        right: right.layout(),
+        right_planes: r.lane.planes(),
+        rows: span.rows.clone(),
+        cols: span.cols.clone(),
+        k: span.k,
+        block_groups: span.blocking.groups,
+    };
+    // SAFETY: the caller's contract.
+    unsafe {
+        let (c, stride, accumulate) = (target.first, target.stride, target.accumulate);
+        if tiny || infinite {
+            amx::bf16_exact(&operands, c, stride, accumulate);
+        } else {
+            amx::bf16(&operands, c, stride, accumulate);
+        }
+    }
+}
+
+/// A product of 8-bit integers on AMX tiles.
+///
+/// # Safety
+/// As for [`strips`]; only AMX packs 8-bit lanes.
+#[cfg(any())]
+unsafe fn int8_product(left: &PackedLeft, right: &PackedRight, span: &Span, target: Target<i32>) {
+    use super::kernel::amx;
+    let operands = amx::Operands {
+        left: left.layout(),
+        left_planes: 1,
+        right: right.layout(),
+        right_planes: 1,
+        rows: span.rows.clone(),
+        cols: span.cols.clone(),
+        k: span.k,
+        block_groups: span.blocking.groups,
+    };
+    let signed = (left.lane() == Lane::I8, right.lane() == Lane::I8);
+    // SAFETY: the caller's contract.
+    unsafe {
+        amx::int8(
+            &operands,
+            signed,
+            target.first,
+            target.stride,
+            target.accumulate,
+        );
+    }
+}
+
+#[cfg(all())]
+unsafe fn bf16_product(_: &PackedLeft, _: &PackedRight, _: &Span, _: Target<f32>) {
+    unreachable!("only AMX packs bf16 lanes");
+}
+
+#[cfg(all())]
+unsafe fn int8_product(_: &PackedLeft, _: &PackedRight, _: &Span, _: Target<i32>) {
+    unreachable!("only AMX packs 8-bit lanes");
+}
+
+/// Rows of a left operand up to which the right one is not packed.
+const SKINNY_ROWS: usize = 4;
+
+/// Multiplies two operands: `sums` (rows `stride` elements apart) becomes left · right, or grows by it when `accumulate`.
+/// `relaxed` is that of [`Product::choose`].
+pub fn matmul<'a>(
+    scratch: &mut Scratch,
+    path: TilePath,
+    left: &OperandView<'_>,
+    right: &OperandView<'_>,
+    relaxed: bool,
+    sums: impl Into<AccumulatorMut<'a>>,
+    stride: usize,
+    accumulate: bool,
+) -> Result<(), TileError> {
+    if left.cols != right.rows {
+        return Err(TileError::InnerMismatch {
+            left: left.cols,
+            right: right.rows,
+        });
+    }
+    let product = Product::choose(path, left.kind(), right.kind(), relaxed)?;
+    let sums = sums.into();
+    if product.accumulation == Accumulation::F32 {
+        let dense = has_dense_rows(right) || right.row_stride == 1;
+        if left.valid_rows <= SKINNY_ROWS && dense {
+            return skinny(scratch, path, left, right, sums, stride, accumulate);
+        }
+        if let Some(layout) = direct_left(&product, left) {
+            let AccumulatorMut::F32(sums) = sums else {
+                return Err(TileError::AccumulatorType {
+                    needed: Accumulation::F32,
+                });
+            };
+            let mut packed = std::mem::take(&mut scratch.right);
+            packed.pack(&product, right, scratch);
+            let span = Span {
+                rows: 0..left.valid_rows,
+                cols: 0..right.valid_cols,
+                k: left.valid_cols.min(right.valid_rows),
+                blocking: packed.header.blocking,
+            };
+            let result = prepare(sums, (left.rows, right.cols), &span, stride, accumulate);
+            if let Ok(target) = result {
+                let ops = ops(path);
+                let width = product.panel_width();
+                // SAFETY: the left rows are those of the view, the panels packed, the accumulator checked.
+                unsafe {
+                    strips(
+                        ops.strip_f32,
+                        ops,
+                        &span,
+                        layout,
+                        packed.layout(),
+                        width,
+                        target,
+                    );
+                }
+            }
+            scratch.right = packed;
+            return result.map(drop);
+        }
+    }
+    let mut packed_left = std::mem::take(&mut scratch.left);
+    let mut packed_right = std::mem::take(&mut scratch.right);
+    packed_left.pack(&product, left, scratch);
+    packed_right.pack(&product, right, scratch);
+    let result = multiply(&packed_left, &packed_right, sums, stride, accumulate);
+    scratch.left = packed_left;
+    scratch.right = packed_right;
+    result
+}
+
+/// The layout of a left operand that a micro-kernel can read where it lies: aligned `f32` rows.
+fn direct_left(product: &Product, left: &OperandView<'_>) -> Option<LeftLayout> {
+    let base = left.address(0, 0);
+    let fits = product.left == Lane::F32
+        && left.format == ElementFormat::F32
+        && left.scales.is_none()
+        && left.col_stride == 1
+        && base.addr().is_multiple_of(4);
+    let blocking = Blocking::new(left.cols, Lane::F32);
+    fits.then(|| LeftLayout {
+        base,
+        row_stride: left.row_stride as isize * 4,
+        block_stride: (blocking.elements() * 4) as isize,
+        plane_stride: 0,
+    })
+}
+
+/// A product with few rows: the right operand is read once, as it lies.
+fn skinny(
+    scratch: &mut Scratch,
+    path: TilePath,
+    left: &OperandView<'_>,
+    right: &OperandView<'_>,
+    sums: AccumulatorMut<'_>,
+    stride: usize,
+    accumulate: bool,
+) -> Result<(), TileError> {
+    let AccumulatorMut::F32(sums) = sums else {
+        return Err(TileError::AccumulatorType {
+            needed: Accumulation::F32,
+        });
+    };
+    let ops = ops(path);
+    let (m, n) = (left.valid_rows, right.valid_cols);
+    let k = left.valid_cols.min(right.valid_rows);
+    let span = Span {
+        rows: 0..m,
+        cols: 0..n,
+        k,
+        blocking: Blocking::new(left.cols, Lane::F32),
+    };
+    let target = prepare(sums, (left.rows, right.cols), &span, stride, accumulate)?;
+    let mut row_buffer = std::mem::take(&mut scratch.row);
+    let mut stage_buffer = std::mem::take(&mut scratch.stage);
+    let mut flip = std::mem::take(&mut scratch.flip);
+    let direct = right.format == ElementFormat::F32 && right.scales.is_none();
+    let by_columns = !has_dense_rows(right) && right.row_stride == 1;
+    // SAFETY: all parts lie in the valid parts of the views, and the accumulator was checked.
+    unsafe {
+        let factors: *mut f32 = row_buffer.reserve(m * k * 4).cast();
+        let whole = Part {
+            row: 0,
+            col: 0,
+            rows: m,
+            cols: k,
+        };
+        stage_f32(ops, left, whole, factors, k, &mut flip);
+        if by_columns {
+            // K runs along memory: dot products, a few columns and a stretch of K at a time.
+            const COLUMNS: usize = 8;
+            const STRETCH: usize = 1024;
+            let staged: *mut f32 = stage_buffer.reserve(COLUMNS * STRETCH * 4).cast();
+            let flipped = right.transposed();
+            for c in (0..n).step_by(COLUMNS) {
+                let count = COLUMNS.min(n - c);
+                for k0 in (0..k).step_by(STRETCH) {
+                    let part = Part {
+                        row: c,
+                        col: k0,
+                        rows: count,
+                        cols: STRETCH.min(k - k0),
+                    };
+                    let (src, bytes) = if direct {
+                        (flipped.address(c, k0), flipped.row_stride as isize * 4)
+                    } else {
+                        stage_f32(ops, &flipped, part, staged, STRETCH, &mut flip);
+                        (staged.cast_const().cast(), STRETCH as isize * 4)
+                    };
+                    for r in 0..m {
+                        (ops.dots)(
+                            factors.add(r * k + k0),
+                            part.cols,
+                            src,
+                            bytes,
+                            count,
+                            target.first.add(r * stride + c),
+                            accumulate || k0 > 0,
+                        );
+                    }
+                }
+            }
+        } else {
+            const ROWS: usize = 8;
+            const STRETCH: usize = 512;
+            let staged: *mut f32 = stage_buffer.reserve(ROWS * STRETCH * 4).cast();
+            if !accumulate && k > 0 {
+                for r in 0..m {
+                    std::slice::from_raw_parts_mut(target.first.add(r * stride), n).fill(0.0);
+                }
+            }
+            for c in (0..n).step_by(STRETCH) {
+                for k0 in (0..k).step_by(ROWS) {
+                    let part = Part {
+                        row: k0,
+                        col: c,
+                        rows: ROWS.min(k - k0),
+                        cols: STRETCH.min(n - c),
+                    };
+                    let (src, bytes) = if direct {
+                        (right.address(k0, c), right.row_stride as isize * 4)
+                    } else {
+                        stage_f32(ops, right, part, staged, STRETCH, &mut flip);
+                        (staged.cast_const().cast(), STRETCH as isize * 4)
+                    };
+                    for r in 0..m {
+                        (ops.axpy)(
+                            factors.add(r * k + k0),
+                            part.rows,
+                            src,
+                            bytes,
+                            part.cols,
+                            target.first.add(r * stride + c),
+                        );
+                    }
+                }
+            }
+        }
+    }
+    scratch.row = row_buffer;
+    scratch.stage = stage_buffer;
+    scratch.flip = flip;
+    Ok(())
+}
