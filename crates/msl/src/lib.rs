@@ -9,6 +9,7 @@ pub mod headers;
 pub mod lexer;
 pub mod options;
 pub mod preprocessor;
+pub mod sema;
 pub mod source;
 pub mod token;
 

@@ -1,0 +1,2 @@
+namespace metal { namespace fast {} namespace precise {} }
+namespace mpp { namespace tensor_ops {} }
