@@ -286,7 +286,7 @@ mod tests {
     fn aligned_zeroed_and_bounded() {
         for length in [0, 1, 63, 64, 4097, 1 << 22] {
             let memory = HostMemory::zeroed(length).unwrap();
-            assert!(length == 0 || memory.as_ptr() as usize % MEMORY_ALIGNMENT == 0);
+            assert!((memory.as_ptr() as usize).is_multiple_of(MEMORY_ALIGNMENT) || length == 0);
             assert!(memory.with_bytes(|b| b.len() == length && b.iter().all(|&x| x == 0)));
             let error = memory.write(length, &[1]).unwrap_err();
             assert_eq!(

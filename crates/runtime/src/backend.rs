@@ -1,0 +1,124 @@
+//! The one place that knows which executor runs a kernel.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anymetal_cpu::{BoundArgument, DispatchOptions, Grid, ScaleBinding, TensorBinding, TensorTable};
+use anymetal_formats::PlaneType;
+use anymetal_ir::{Kernel, LocationId};
+
+use crate::binding::{Bound, Launch};
+use crate::error::{Error, Result};
+use crate::pipeline::{ExecutionOptions, PipelineInner};
+use crate::tensor::Tensor;
+
+/// A kernel in an executor's own form.
+pub(crate) struct Compiled {
+    cpu: anymetal_cpu::CpuKernel,
+}
+
+impl Compiled {
+    pub fn new(kernel: &Arc<Kernel>) -> Result<Self> {
+        let options = anymetal_cpu::CpuOptions::default();
+        let cpu = anymetal_cpu::CpuKernel::compile(kernel, &options).map_err(|error| Error::Unsupported {
+            kernel: kernel.name.clone(),
+            reason: error.to_string(),
+        })?;
+        Ok(Self { cpu })
+    }
+}
+
+/// ` at FILE:LINE:COLUMN`, or nothing when the place is unknown.
+pub(crate) fn place(kernel: &Kernel, location: LocationId) -> String {
+    match kernel.locations.get(location).line {
+        0 => String::new(),
+        _ => format!(" at {}", kernel.locations.describe(location)),
+    }
+}
+
+/// What the executor said of one dispatch.
+pub(crate) struct Ran {
+    pub time: Duration,
+    pub report: anymetal_cpu::DispatchReport,
+}
+
+/// Runs one checked dispatch to its end.
+pub(crate) fn run(pipeline: &PipelineInner, bound: &[Bound], resources: &[Tensor], launch: &Launch) -> Result<Ran> {
+    let kernel = &pipeline.kernel;
+    let arguments: Vec<BoundArgument> =
+        bound.iter().zip(&pipeline.arguments).map(|(b, a)| argument(b, &a.name)).collect();
+    let launch = anymetal_cpu::Launch {
+        grid: Grid::Threads(launch.threads),
+        threads_per_threadgroup: launch.threadgroup,
+    };
+    let table = Resident(resources);
+    let start = Instant::now();
+    let result = pipeline.compiled.cpu.dispatch(&arguments, &launch, &options(&pipeline.options), &table);
+    let time = start.elapsed();
+    match result {
+        Ok(report) => Ok(Ran { time, report }),
+        Err(error) => Err(Error::Fault { kernel: kernel.name.clone(), message: error.to_string() }),
+    }
+}
+
+fn options(options: &ExecutionOptions) -> DispatchOptions {
+    DispatchOptions {
+        threads: options.threads,
+        deterministic: options.deterministic,
+        budget: options.instruction_budget,
+        traffic: options.count_traffic,
+        force_incompatible: options.force_incompatible,
+        static_overhang_zero: options.static_overhang_zero,
+        ..DispatchOptions::default()
+    }
+}
+
+fn argument(bound: &Bound, name: &str) -> BoundArgument {
+    match bound {
+        Bound::Memory { buffer, offset } => {
+            BoundArgument::Buffer { memory: buffer.memory.clone(), offset: *offset, length: None }
+        }
+        Bound::Tensor(tensor) => BoundArgument::Tensor(Box::new(tensor_binding(tensor, name))),
+        Bound::NullTensor => BoundArgument::NullTensor,
+        Bound::Threadgroup { bytes } => BoundArgument::Threadgroup(*bytes),
+        Bound::Nothing => BoundArgument::Unbound,
+    }
+}
+
+fn tensor_binding(tensor: &Tensor, name: &str) -> TensorBinding {
+    let strides = |strides: &[usize]| strides.iter().map(|&s| s as i64).collect();
+    let (data, memory) = tensor.data();
+    let scales = tensor.find(PlaneType::Scales).ok().map(|(layout, memory)| ScaleBinding {
+        memory: memory.memory.clone(),
+        offset: layout.offset,
+        format: layout.format,
+        block: layout.block_factors.iter().map(|&b| b as u32).collect(),
+        strides: strides(&layout.strides),
+    });
+    TensorBinding {
+        handle: tensor.resource_id(),
+        name: tensor.label().unwrap_or(name).to_owned(),
+        memory: memory.memory.clone(),
+        offset: data.offset,
+        format: data.format,
+        extents: data.dimensions.iter().map(|&n| n as u64).collect(),
+        strides: strides(&data.strides),
+        scales,
+    }
+}
+
+/// The tensors that `use_resource` named.
+struct Resident<'a>(&'a [Tensor]);
+
+impl TensorTable for Resident<'_> {
+    fn tensor(&self, handle: u64) -> Option<TensorBinding> {
+        let tensor = self.0.iter().find(|t| t.resource_id() == handle)?;
+        Some(tensor_binding(tensor, "tensor"))
+    }
+
+    fn memories(&self) -> Vec<(anymetal_cpu::HostMemory, bool)> {
+        let planes = [PlaneType::Data, PlaneType::Scales];
+        let all = self.0.iter().flat_map(|t| planes.iter().filter_map(|&p| t.find(p).ok()));
+        all.map(|(_, memory)| (memory.memory.clone(), memory.memory.is_writable())).collect()
+    }
+}
