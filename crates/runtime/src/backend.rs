@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use anymetal_cpu::{BoundArgument, DispatchOptions, Grid, ScaleBinding, TensorBinding, TensorTable};
+use anymetal_cpu::{
+    BoundArgument, DispatchOptions, Grid, ScaleBinding, TensorBinding, TensorTable,
+};
 use anymetal_formats::PlaneType;
 use anymetal_ir::{Kernel, LocationId};
 
@@ -14,15 +16,17 @@ use crate::tensor::Tensor;
 
 /// A kernel in an executor's own form.
 pub(crate) struct Compiled {
-    cpu: anymetal_cpu::CpuKernel,
+    cpu: crate::pending::CpuKernel,
 }
 
 impl Compiled {
     pub fn new(kernel: &Arc<Kernel>) -> Result<Self> {
         let options = anymetal_cpu::CpuOptions::default();
-        let cpu = anymetal_cpu::CpuKernel::compile(kernel, &options).map_err(|error| Error::Unsupported {
-            kernel: kernel.name.clone(),
-            reason: error.to_string(),
+        let cpu = crate::pending::CpuKernel::compile(kernel, &options).map_err(|error| {
+            Error::Unsupported {
+                kernel: kernel.name.clone(),
+                reason: error.to_string(),
+            }
         })?;
         Ok(Self { cpu })
     }
@@ -43,21 +47,36 @@ pub(crate) struct Ran {
 }
 
 /// Runs one checked dispatch to its end.
-pub(crate) fn run(pipeline: &PipelineInner, bound: &[Bound], resources: &[Tensor], launch: &Launch) -> Result<Ran> {
+pub(crate) fn run(
+    pipeline: &PipelineInner,
+    bound: &[Bound],
+    resources: &[Tensor],
+    launch: &Launch,
+) -> Result<Ran> {
     let kernel = &pipeline.kernel;
-    let arguments: Vec<BoundArgument> =
-        bound.iter().zip(&pipeline.arguments).map(|(b, a)| argument(b, &a.name)).collect();
+    let arguments: Vec<BoundArgument> = bound
+        .iter()
+        .zip(&pipeline.arguments)
+        .map(|(b, a)| argument(b, &a.name))
+        .collect();
     let launch = anymetal_cpu::Launch {
         grid: Grid::Threads(launch.threads),
         threads_per_threadgroup: launch.threadgroup,
     };
     let table = Resident(resources);
     let start = Instant::now();
-    let result = pipeline.compiled.cpu.dispatch(&arguments, &launch, &options(&pipeline.options), &table);
+    let result =
+        pipeline
+            .compiled
+            .cpu
+            .dispatch(&arguments, &launch, &options(&pipeline.options), &table);
     let time = start.elapsed();
     match result {
         Ok(report) => Ok(Ran { time, report }),
-        Err(error) => Err(Error::Fault { kernel: kernel.name.clone(), message: error.to_string() }),
+        Err(error) => Err(Error::Fault {
+            kernel: kernel.name.clone(),
+            message: error.to_string(),
+        }),
     }
 }
 
@@ -75,9 +94,11 @@ fn options(options: &ExecutionOptions) -> DispatchOptions {
 
 fn argument(bound: &Bound, name: &str) -> BoundArgument {
     match bound {
-        Bound::Memory { buffer, offset } => {
-            BoundArgument::Buffer { memory: buffer.memory.clone(), offset: *offset, length: None }
-        }
+        Bound::Memory { buffer, offset } => BoundArgument::Buffer {
+            memory: buffer.memory.clone(),
+            offset: *offset,
+            length: None,
+        },
         Bound::Tensor(tensor) => BoundArgument::Tensor(Box::new(tensor_binding(tensor, name))),
         Bound::NullTensor => BoundArgument::NullTensor,
         Bound::Threadgroup { bytes } => BoundArgument::Threadgroup(*bytes),
@@ -88,13 +109,16 @@ fn argument(bound: &Bound, name: &str) -> BoundArgument {
 fn tensor_binding(tensor: &Tensor, name: &str) -> TensorBinding {
     let strides = |strides: &[usize]| strides.iter().map(|&s| s as i64).collect();
     let (data, memory) = tensor.data();
-    let scales = tensor.find(PlaneType::Scales).ok().map(|(layout, memory)| ScaleBinding {
-        memory: memory.memory.clone(),
-        offset: layout.offset,
-        format: layout.format,
-        block: layout.block_factors.iter().map(|&b| b as u32).collect(),
-        strides: strides(&layout.strides),
-    });
+    let scales = tensor
+        .find(PlaneType::Scales)
+        .ok()
+        .map(|(layout, memory)| ScaleBinding {
+            memory: memory.memory.clone(),
+            offset: layout.offset,
+            format: layout.format,
+            block: layout.block_factors.iter().map(|&b| b as u32).collect(),
+            strides: strides(&layout.strides),
+        });
     TensorBinding {
         handle: tensor.resource_id(),
         name: tensor.label().unwrap_or(name).to_owned(),
@@ -118,7 +142,11 @@ impl TensorTable for Resident<'_> {
 
     fn memories(&self) -> Vec<(anymetal_cpu::HostMemory, bool)> {
         let planes = [PlaneType::Data, PlaneType::Scales];
-        let all = self.0.iter().flat_map(|t| planes.iter().filter_map(|&p| t.find(p).ok()));
-        all.map(|(_, memory)| (memory.memory.clone(), memory.memory.is_writable())).collect()
+        let all = self
+            .0
+            .iter()
+            .flat_map(|t| planes.iter().filter_map(|&p| t.find(p).ok()));
+        all.map(|(_, memory)| (memory.memory.clone(), memory.memory.is_writable()))
+            .collect()
     }
 }

@@ -27,7 +27,10 @@ pub struct Buffer {
 
 impl Buffer {
     pub(crate) fn new(memory: HostMemory) -> Self {
-        Self { memory, label: None }
+        Self {
+            memory,
+            label: None,
+        }
     }
 
     /// The same buffer with a name for messages.
@@ -70,9 +73,16 @@ impl Buffer {
     pub fn read_vec<T: Pod>(&self, offset: usize, count: usize) -> Result<Vec<T>> {
         let (element_bytes, length) = (size_of::<T>(), self.length());
         // Checked before the allocation, which would follow an absurd count.
-        let end = count.checked_mul(element_bytes).and_then(|n| n.checked_add(offset));
+        let end = count
+            .checked_mul(element_bytes)
+            .and_then(|n| n.checked_add(offset));
         if end.is_none_or(|end| end > length) {
-            return Err(Error::BufferRange { offset, count, element_bytes, length });
+            return Err(Error::BufferRange {
+                offset,
+                count,
+                element_bytes,
+                length,
+            });
         }
         let mut values = vec![T::zeroed(); count];
         self.read(offset, &mut values)?;
@@ -84,7 +94,12 @@ impl Buffer {
         let (element_bytes, length) = (size_of::<T>(), self.length());
         if element_bytes == 0 || !length.is_multiple_of(element_bytes) {
             let count = length.div_ceil(element_bytes.max(1));
-            return Err(Error::BufferRange { offset: 0, count, element_bytes, length });
+            return Err(Error::BufferRange {
+                offset: 0,
+                count,
+                element_bytes,
+                length,
+            });
         }
         self.read_vec(0, length / element_bytes)
     }
@@ -111,11 +126,19 @@ impl Buffer {
     /// types, else of the element size. Unlike Metal this checks that the tensor fits.
     pub fn new_tensor(&self, descriptor: &TensorDescriptor, offset: usize) -> Result<Tensor> {
         let layout = descriptor.buffer_layout(offset, self.length())?;
-        Ok(Tensor::new(descriptor.clone(), layout, vec![PlaneMemory::of_buffer(self)]))
+        Ok(Tensor::new(
+            descriptor.clone(),
+            layout,
+            vec![PlaneMemory::of_buffer(self)],
+        ))
     }
 
     /// Where a tensor of this descriptor would lie, without making it.
-    pub fn tensor_layout(&self, descriptor: &TensorDescriptor, offset: usize) -> Result<TensorLayout> {
+    pub fn tensor_layout(
+        &self,
+        descriptor: &TensorDescriptor,
+        offset: usize,
+    ) -> Result<TensorLayout> {
         Ok(descriptor.buffer_layout(offset, self.length())?)
     }
 }

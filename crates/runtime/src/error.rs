@@ -22,7 +22,7 @@ pub enum Error {
     #[error(transparent)]
     Memory(#[from] MemoryError),
     /// A tensor descriptor that Metal refuses; [`DescriptorError::code`] is Metal's error number.
-    #[error("invalid tensor descriptor (MTLTensorDomain code {}): {0}", .0.code())]
+    #[error("invalid tensor descriptor (MTLTensorDomain code {code}): {0}", code = .0.code())]
     Descriptor(#[from] DescriptorError),
     /// More than sixteen dimensions.
     #[error(transparent)]
@@ -34,7 +34,9 @@ pub enum Error {
     #[error(transparent)]
     Quantise(Box<anymetal_formats::QuantiseError>),
     /// A typed read whose length is not a whole number of elements, or whose range is not inside the buffer.
-    #[error("{count} elements of {element_bytes} bytes from byte {offset} on do not lie inside the buffer of {length} bytes")]
+    #[error(
+        "{count} elements of {element_bytes} bytes from byte {offset} on do not lie inside the buffer of {length} bytes"
+    )]
     BufferRange {
         /// First byte.
         offset: usize,
@@ -117,7 +119,12 @@ pub struct NoSuchKernel {
 impl NoSuchKernel {
     pub(crate) fn new(name: &str, library: &str, available: Vec<String>) -> Self {
         let nearest = nearest(name, &available).cloned();
-        Self { name: name.to_owned(), library: library.to_owned(), available, nearest }
+        Self {
+            name: name.to_owned(),
+            library: library.to_owned(),
+            available,
+            nearest,
+        }
     }
 }
 
@@ -138,7 +145,10 @@ impl std::error::Error for NoSuchKernel {}
 
 /// The name that takes the fewest edits to reach, if that is at most a third of its letters.
 fn nearest<'a>(name: &str, candidates: &'a [String]) -> Option<&'a String> {
-    let best = candidates.iter().map(|c| (edit_distance(name, c), c)).min_by_key(|(d, _)| *d)?;
+    let best = candidates
+        .iter()
+        .map(|c| (edit_distance(name, c), c))
+        .min_by_key(|(d, _)| *d)?;
     let allowed = name.chars().count().max(best.1.chars().count()).div_ceil(3);
     (best.0 <= allowed).then_some(best.1)
 }
@@ -193,7 +203,9 @@ pub enum SliceError {
         size: usize,
     },
     /// A slice of sub-byte elements that starts or ends inside a byte.
-    #[error("the slice's {what} in dimension 0 is {value}; with elements of {format} it must be a multiple of {multiple}")]
+    #[error(
+        "the slice's {what} in dimension 0 is {value}; with elements of {format} it must be a multiple of {multiple}"
+    )]
     InsideByte {
         /// `origin` or `size`.
         what: &'static str,
@@ -215,7 +227,9 @@ pub enum SliceError {
         least: usize,
     },
     /// Host strides that are not whole bytes.
-    #[error("strides[{dimension}] of the host bytes is {stride} elements of {format}, which is not a whole number of bytes")]
+    #[error(
+        "strides[{dimension}] of the host bytes is {stride} elements of {format}, which is not a whole number of bytes"
+    )]
     HostStrideBits {
         /// Which stride.
         dimension: usize,
@@ -252,7 +266,9 @@ pub enum BindingError {
     #[error("no pipeline is set; call `set_pipeline` before the dispatch")]
     NoPipeline,
     /// Wrong argument count: something is missing.
-    #[error("kernel `{kernel}` takes {expected} arguments, {given} are bound: `{name}` at {binding} ({argument}) is missing")]
+    #[error(
+        "kernel `{kernel}` takes {expected} arguments, {given} are bound: `{name}` at {binding} ({argument}) is missing"
+    )]
     Missing {
         /// The kernel.
         kernel: String,
@@ -268,7 +284,9 @@ pub enum BindingError {
         argument: Box<ArgumentType>,
     },
     /// Wrong argument count: something is too many.
-    #[error("kernel `{kernel}` takes {expected} arguments and has none at {binding}, but something is bound there")]
+    #[error(
+        "kernel `{kernel}` takes {expected} arguments and has none at {binding}, but something is bound there"
+    )]
     Unexpected {
         /// The kernel.
         kernel: String,
@@ -278,7 +296,9 @@ pub enum BindingError {
         binding: String,
     },
     /// A buffer where a tensor goes, or the other way round.
-    #[error("argument `{name}` of kernel `{kernel}` at {binding} is {argument}, but {given} is bound there")]
+    #[error(
+        "argument `{name}` of kernel `{kernel}` at {binding} is {argument}, but {given} is bound there"
+    )]
     Kind {
         /// The kernel.
         kernel: String,
@@ -306,7 +326,9 @@ pub enum BindingError {
         given: ElementFormat,
     },
     /// A tensor of another rank.
-    #[error("argument `{name}` of kernel `{kernel}` at {binding} is a tensor of rank {expected}, the bound tensor has rank {given} (dimensions {dimensions}, innermost first)")]
+    #[error(
+        "argument `{name}` of kernel `{kernel}` at {binding} is a tensor of rank {expected}, the bound tensor has rank {given} (dimensions {dimensions}, innermost first)"
+    )]
     Rank {
         /// The kernel.
         kernel: String,
@@ -322,7 +344,9 @@ pub enum BindingError {
         dimensions: String,
     },
     /// A tensor whose dimension differs from the kernel's static extent.
-    #[error("argument `{name}` of kernel `{kernel}` at {binding} has the static extent {expected} in dimension {dimension}, the bound tensor has {given} there (dimensions {dimensions}, innermost first)")]
+    #[error(
+        "argument `{name}` of kernel `{kernel}` at {binding} has the static extent {expected} in dimension {dimension}, the bound tensor has {given} there (dimensions {dimensions}, innermost first)"
+    )]
     StaticExtent {
         /// The kernel.
         kernel: String,
@@ -340,7 +364,9 @@ pub enum BindingError {
         dimensions: String,
     },
     /// A dimension or stride that the kernel's index type cannot hold.
-    #[error("dimension {dimension} of the tensor bound to argument `{name}` of kernel `{kernel}` at {binding} is {given}, more than the kernel's index type {index_type} holds")]
+    #[error(
+        "dimension {dimension} of the tensor bound to argument `{name}` of kernel `{kernel}` at {binding} is {given}, more than the kernel's index type {index_type} holds"
+    )]
     IndexType {
         /// The kernel.
         kernel: String,
@@ -356,7 +382,9 @@ pub enum BindingError {
         index_type: &'static str,
     },
     /// Scale planes that do not match.
-    #[error("argument `{name}` of kernel `{kernel}` at {binding} {expected}, but the bound tensor {given}")]
+    #[error(
+        "argument `{name}` of kernel `{kernel}` at {binding} {expected}, but the bound tensor {given}"
+    )]
     Planes {
         /// The kernel.
         kernel: String,
@@ -370,7 +398,9 @@ pub enum BindingError {
         given: String,
     },
     /// An offset at which the argument's type cannot lie.
-    #[error("argument `{name}` of kernel `{kernel}` at {binding} is bound at byte {offset}, but `{type_name}` must be aligned to {alignment} bytes")]
+    #[error(
+        "argument `{name}` of kernel `{kernel}` at {binding} is bound at byte {offset}, but `{type_name}` must be aligned to {alignment} bytes"
+    )]
     Alignment {
         /// The kernel.
         kernel: String,
@@ -386,7 +416,9 @@ pub enum BindingError {
         alignment: usize,
     },
     /// An offset past the end of a buffer.
-    #[error("argument `{name}` of kernel `{kernel}` at {binding} is bound at byte {offset} of a buffer of {length} bytes")]
+    #[error(
+        "argument `{name}` of kernel `{kernel}` at {binding} is bound at byte {offset} of a buffer of {length} bytes"
+    )]
     Offset {
         /// The kernel.
         kernel: String,
@@ -400,7 +432,9 @@ pub enum BindingError {
         length: usize,
     },
     /// Fewer bytes than a referenced object has.
-    #[error("argument `{name}` of kernel `{kernel}` at {binding} is a `{type_name}` of {needed} bytes, but only {given} bytes are bound")]
+    #[error(
+        "argument `{name}` of kernel `{kernel}` at {binding} is a `{type_name}` of {needed} bytes, but only {given} bytes are bound"
+    )]
     TooSmall {
         /// The kernel.
         kernel: String,
@@ -416,7 +450,9 @@ pub enum BindingError {
         given: usize,
     },
     /// Memory that must not be written, bound where the kernel writes.
-    #[error("argument `{name}` of kernel `{kernel}` at {binding} is written, but the memory bound there is read-only")]
+    #[error(
+        "argument `{name}` of kernel `{kernel}` at {binding} is written, but the memory bound there is read-only"
+    )]
     ReadOnly {
         /// The kernel.
         kernel: String,
@@ -450,7 +486,9 @@ pub enum GridError {
         size: String,
     },
     /// More threads in a threadgroup than allowed.
-    #[error("kernel `{kernel}`: a threadgroup of {size} has {threads} threads, but {limit_of} allows {limit}")]
+    #[error(
+        "kernel `{kernel}`: a threadgroup of {size} has {threads} threads, but {limit_of} allows {limit}"
+    )]
     TooManyThreads {
         /// The kernel.
         kernel: String,
@@ -478,7 +516,9 @@ pub enum GridError {
         given: String,
     },
     /// More threadgroup memory than the device has.
-    #[error("kernel `{kernel}` uses {needed} bytes of threadgroup memory ({fixed} declared, {dynamic} set by the dispatch), the device has {limit}")]
+    #[error(
+        "kernel `{kernel}` uses {needed} bytes of threadgroup memory ({fixed} declared, {dynamic} set by the dispatch), the device has {limit}"
+    )]
     ThreadgroupMemory {
         /// The kernel.
         kernel: String,
@@ -507,7 +547,9 @@ mod tests {
 
     #[test]
     fn the_nearest_kernel_is_named() {
-        let names: Vec<String> = ["flash_attention", "matmul_f16", "add"].map(String::from).into();
+        let names: Vec<String> = ["flash_attention", "matmul_f16", "add"]
+            .map(String::from)
+            .into();
         let error = NoSuchKernel::new("flash_atention", "k.metal", names.clone());
         assert_eq!(
             error.to_string(),
@@ -519,6 +561,9 @@ mod tests {
             "k.metal has no kernel `softmax` (it has: flash_attention, matmul_f16, add)"
         );
         let error = NoSuchKernel::new("x", "k.metal", Vec::new());
-        assert_eq!(error.to_string(), "k.metal has no kernel `x` (it has no kernels at all)");
+        assert_eq!(
+            error.to_string(),
+            "k.metal has no kernel `x` (it has no kernels at all)"
+        );
     }
 }

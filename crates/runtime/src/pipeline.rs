@@ -106,7 +106,9 @@ impl FunctionConstants {
 
     /// The constants set by name.
     pub fn by_name(&self) -> impl Iterator<Item = (&str, ConstantValue)> + '_ {
-        self.by_name.iter().map(|(name, &value)| (name.as_str(), value))
+        self.by_name
+            .iter()
+            .map(|(name, &value)| (name.as_str(), value))
     }
 
     /// A text that is the same for equal sets only.
@@ -242,11 +244,30 @@ impl ArgumentType {
 impl fmt::Display for ArgumentType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            ArgumentType::Buffer { address_space, type_name, reference, .. } => {
-                write!(f, "a buffer (`{address_space} {type_name}{}`)", if *reference { "&" } else { "*" })
+            ArgumentType::Buffer {
+                address_space,
+                type_name,
+                reference,
+                ..
+            } => {
+                write!(
+                    f,
+                    "a buffer (`{address_space} {type_name}{}`)",
+                    if *reference { "&" } else { "*" }
+                )
             }
-            ArgumentType::Tensor { element, extents, scales, .. } => {
-                write!(f, "a tensor of {} (rank {}", element.msl_name(), extents.len())?;
+            ArgumentType::Tensor {
+                element,
+                extents,
+                scales,
+                ..
+            } => {
+                write!(
+                    f,
+                    "a tensor of {} (rank {}",
+                    element.msl_name(),
+                    extents.len()
+                )?;
                 if scales.is_some() {
                     write!(f, ", with scales")?;
                 }
@@ -273,8 +294,19 @@ pub struct Argument {
 impl Argument {
     pub(crate) fn of(argument: &IrArgument) -> Self {
         let ty = match &argument.kind {
-            ArgumentKind::Buffer { space, type_name, size, align, reference, .. } => ArgumentType::Buffer {
-                address_space: if *space == AddressSpace::Constant { "constant" } else { "device" },
+            ArgumentKind::Buffer {
+                space,
+                type_name,
+                size,
+                align,
+                reference,
+                ..
+            } => ArgumentType::Buffer {
+                address_space: if *space == AddressSpace::Constant {
+                    "constant"
+                } else {
+                    "device"
+                },
                 type_name: type_name.clone(),
                 size: *size as usize,
                 alignment: (*align).max(1) as usize,
@@ -286,16 +318,26 @@ impl Argument {
                 index_type: msl_scalar(spec.index),
                 scales: spec.scale_block.clone(),
             },
-            ArgumentKind::Threadgroup { size, align } => {
-                ArgumentType::Threadgroup { size: *size as usize, alignment: (*align).max(1) as usize }
-            }
+            ArgumentKind::Threadgroup { size, align } => ArgumentType::Threadgroup {
+                size: *size as usize,
+                alignment: (*align).max(1) as usize,
+            },
         };
-        Self { name: argument.name.clone(), index: argument.index, ty, access: argument.access }
+        Self {
+            name: argument.name.clone(),
+            index: argument.index,
+            ty,
+            access: argument.access,
+        }
     }
 
     /// Where it is bound: `buffer(2)` or `threadgroup(0)`.
     pub fn binding(&self) -> String {
-        let table = if matches!(self.ty, ArgumentType::Threadgroup { .. }) { "threadgroup" } else { "buffer" };
+        let table = if matches!(self.ty, ArgumentType::Threadgroup { .. }) {
+            "threadgroup"
+        } else {
+            "buffer"
+        };
         format!("{table}({})", self.index)
     }
 
@@ -305,7 +347,10 @@ impl Argument {
 }
 
 fn msl_scalar(scalar: anymetal_ir::Scalar) -> &'static str {
-    scalar.name().parse::<ElementFormat>().map_or("int", ElementFormat::msl_name)
+    scalar
+        .name()
+        .parse::<ElementFormat>()
+        .map_or("int", ElementFormat::msl_name)
 }
 
 /// A kernel with its function constants filled in, ready to be dispatched (`MTLComputePipelineState`). Cheap to clone.
@@ -348,7 +393,10 @@ impl Pipeline {
     /// The largest threadgroup that it can be dispatched with.
     pub fn max_total_threads_per_threadgroup(&self) -> usize {
         let device = crate::device::MAX_THREADS_PER_THREADGROUP;
-        self.0.kernel.max_threads.map_or(device, |n| device.min(n as usize))
+        self.0
+            .kernel
+            .max_threads
+            .map_or(device, |n| device.min(n as usize))
     }
 
     /// Bytes of threadgroup memory that the source declares; what `set_threadgroup_memory_length` sets comes on top.
@@ -369,6 +417,9 @@ impl Pipeline {
 
 impl fmt::Debug for Pipeline {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Pipeline").field("name", &self.name()).field("arguments", &self.arguments()).finish()
+        f.debug_struct("Pipeline")
+            .field("name", &self.name())
+            .field("arguments", &self.arguments())
+            .finish()
     }
 }

@@ -129,7 +129,9 @@ impl CommandEncoder {
 
     /// Binds a buffer from byte `offset` on at `[[buffer(index)]]`.
     pub fn set_buffer(&mut self, index: u32, buffer: &Buffer, offset: usize) -> &mut Self {
-        self.bindings.buffers.insert(index, Binding::Buffer(buffer.clone(), offset));
+        self.bindings
+            .buffers
+            .insert(index, Binding::Buffer(buffer.clone(), offset));
         self
     }
 
@@ -147,7 +149,9 @@ impl CommandEncoder {
 
     /// Binds a tensor at `[[buffer(index)]]`: tensors and buffers share the index space.
     pub fn set_tensor(&mut self, index: u32, tensor: &Tensor) -> &mut Self {
-        self.bindings.buffers.insert(index, Binding::Tensor(tensor.clone()));
+        self.bindings
+            .buffers
+            .insert(index, Binding::Tensor(tensor.clone()));
         self
     }
 
@@ -172,12 +176,20 @@ impl CommandEncoder {
     }
 
     /// Adds a dispatch of `grid` threads in threadgroups of `threadgroup` threads; those at the end may be smaller.
-    pub fn dispatch_threads(&mut self, grid: impl Into<Size>, threadgroup: impl Into<Size>) -> Result<&mut Self> {
+    pub fn dispatch_threads(
+        &mut self,
+        grid: impl Into<Size>,
+        threadgroup: impl Into<Size>,
+    ) -> Result<&mut Self> {
         self.dispatch(grid.into(), threadgroup.into(), false)
     }
 
     /// Adds a dispatch of `groups` threadgroups of `threadgroup` threads each.
-    pub fn dispatch_threadgroups(&mut self, groups: impl Into<Size>, threadgroup: impl Into<Size>) -> Result<&mut Self> {
+    pub fn dispatch_threadgroups(
+        &mut self,
+        groups: impl Into<Size>,
+        threadgroup: impl Into<Size>,
+    ) -> Result<&mut Self> {
         self.dispatch(groups.into(), threadgroup.into(), true)
     }
 
@@ -185,7 +197,12 @@ impl CommandEncoder {
         let pipeline = self.pipeline.clone().ok_or(BindingError::NoPipeline)?;
         let bound = check_bindings(&pipeline, &self.bindings)?;
         let launch = check_launch(&pipeline, grid, threadgroup, in_groups, &self.bindings)?;
-        self.dispatches.push(Dispatch { pipeline, bound, resources: self.resources.clone(), launch });
+        self.dispatches.push(Dispatch {
+            pipeline,
+            bound,
+            resources: self.resources.clone(),
+            launch,
+        });
         Ok(self)
     }
 
@@ -194,9 +211,16 @@ impl CommandEncoder {
     pub fn commit(self) -> Submission {
         let mut report = CommandReport::default();
         for dispatch in &self.dispatches {
-            let Dispatch { pipeline, bound, resources, launch } = dispatch;
+            let Dispatch {
+                pipeline,
+                bound,
+                resources,
+                launch,
+            } = dispatch;
             match backend::run(&pipeline.0, bound, resources, launch) {
-                Ok(ran) => report.dispatches.push(DispatchReport::new(pipeline, launch, ran)),
+                Ok(ran) => report
+                    .dispatches
+                    .push(DispatchReport::new(pipeline, launch, ran)),
                 Err(error) => return Submission { result: Err(error) },
             }
         }

@@ -1,12 +1,13 @@
 //! Tensors: shaped views of memory with a format, and planes of scales beside the data.
 
 use std::fmt;
-use std::sync::{Arc, OnceLock};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use anymetal_cpu::HostMemory;
 use anymetal_formats::{
-    ElementFormat, Extents, PlaneLayout, PlaneType, Saturation, Strides, TensorDescriptor, TensorLayout, TensorUsage,
+    ElementFormat, Extents, PlaneLayout, PlaneType, Saturation, Strides, TensorDescriptor,
+    TensorLayout, TensorUsage,
 };
 use bytemuck::Pod;
 
@@ -53,7 +54,10 @@ impl Attachments {
 
     /// The buffer of a plane and its offset.
     pub fn get(&self, plane: PlaneType) -> Option<(&Buffer, usize)> {
-        self.entries.iter().find(|(p, ..)| *p == plane).map(|(_, buffer, offset)| (buffer, *offset))
+        self.entries
+            .iter()
+            .find(|(p, ..)| *p == plane)
+            .map(|(_, buffer, offset)| (buffer, *offset))
     }
 
     /// Removes every plane.
@@ -62,12 +66,19 @@ impl Attachments {
     }
 
     pub(crate) fn layout(&self, descriptor: &TensorDescriptor) -> Result<TensorLayout> {
-        let places: Vec<_> = self.entries.iter().map(|(p, buffer, offset)| (*p, *offset, buffer.length())).collect();
+        let places: Vec<_> = self
+            .entries
+            .iter()
+            .map(|(p, buffer, offset)| (*p, *offset, buffer.length()))
+            .collect();
         Ok(descriptor.attachments_layout(&places)?)
     }
 
     pub(crate) fn memories(&self, layout: &TensorLayout) -> Vec<PlaneMemory> {
-        let find = |plane: &PlaneLayout| self.get(plane.plane).map(|(buffer, _)| PlaneMemory::of_buffer(buffer));
+        let find = |plane: &PlaneLayout| {
+            self.get(plane.plane)
+                .map(|(buffer, _)| PlaneMemory::of_buffer(buffer))
+        };
         layout.planes.iter().filter_map(find).collect()
     }
 }
@@ -81,7 +92,10 @@ pub(crate) struct PlaneMemory {
 
 impl PlaneMemory {
     pub fn of_buffer(buffer: &Buffer) -> Self {
-        Self { memory: buffer.memory.clone(), buffer: Some(buffer.clone()) }
+        Self {
+            memory: buffer.memory.clone(),
+            buffer: Some(buffer.clone()),
+        }
     }
 }
 
@@ -115,7 +129,13 @@ struct Inner {
 
 impl fmt::Debug for Tensor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Tensor({} {}, id {:#x})", self.data_type(), self.dimensions(), self.resource_id())
+        write!(
+            f,
+            "Tensor({} {}, id {:#x})",
+            self.data_type(),
+            self.dimensions(),
+            self.resource_id()
+        )
     }
 }
 
@@ -127,8 +147,18 @@ fn next_resource_id() -> u64 {
 
 impl Tensor {
     /// `memory` has one entry for each plane of `layout`.
-    pub(crate) fn new(descriptor: TensorDescriptor, layout: TensorLayout, memory: Vec<PlaneMemory>) -> Self {
-        Self(Arc::new(Inner { id: next_resource_id(), descriptor, layout, memory, label: OnceLock::new() }))
+    pub(crate) fn new(
+        descriptor: TensorDescriptor,
+        layout: TensorLayout,
+        memory: Vec<PlaneMemory>,
+    ) -> Self {
+        Self(Arc::new(Inner {
+            id: next_resource_id(),
+            descriptor,
+            layout,
+            memory,
+            label: OnceLock::new(),
+        }))
     }
 
     /// Size of each dimension in elements, innermost first.
@@ -210,7 +240,10 @@ impl Tensor {
         self.dimensions().element_count().unwrap_or(0)
     }
 
-    pub(crate) fn find(&self, plane: PlaneType) -> Result<(&PlaneLayout, &PlaneMemory), SliceError> {
+    pub(crate) fn find(
+        &self,
+        plane: PlaneType,
+    ) -> Result<(&PlaneLayout, &PlaneMemory), SliceError> {
         let position = self.0.layout.planes.iter().position(|p| p.plane == plane);
         let position = position.ok_or(SliceError::NoSuchPlane { plane })?;
         Ok((&self.0.layout.planes[position], &self.0.memory[position]))
@@ -261,15 +294,37 @@ impl Tensor {
     }
 
     /// Copies packed values into a part of the data plane. The size of `T` must be that of the elements.
-    pub fn replace_slice<T: Pod>(&self, values: &[T], origin: &[usize], dimensions: &[usize]) -> Result<()> {
+    pub fn replace_slice<T: Pod>(
+        &self,
+        values: &[T],
+        origin: &[usize],
+        dimensions: &[usize],
+    ) -> Result<()> {
         self.check_element::<T>()?;
-        self.replace_bytes(PlaneType::Data, origin, dimensions, bytemuck::cast_slice(values), None)
+        self.replace_bytes(
+            PlaneType::Data,
+            origin,
+            dimensions,
+            bytemuck::cast_slice(values),
+            None,
+        )
     }
 
     /// Copies a part of the data plane into packed values. The size of `T` must be that of the elements.
-    pub fn get_slice<T: Pod>(&self, values: &mut [T], origin: &[usize], dimensions: &[usize]) -> Result<()> {
+    pub fn get_slice<T: Pod>(
+        &self,
+        values: &mut [T],
+        origin: &[usize],
+        dimensions: &[usize],
+    ) -> Result<()> {
         self.check_element::<T>()?;
-        self.get_bytes(PlaneType::Data, origin, dimensions, bytemuck::cast_slice_mut(values), None)
+        self.get_bytes(
+            PlaneType::Data,
+            origin,
+            dimensions,
+            bytemuck::cast_slice_mut(values),
+            None,
+        )
     }
 
     fn check_element<T>(&self) -> Result<(), SliceError> {
@@ -278,15 +333,30 @@ impl Tensor {
         if given * 8 == format.bits() || (given == 1 && format.bits() < 8) {
             return Ok(());
         }
-        Err(SliceError::ElementSize { plane: PlaneType::Data, format, given })
+        Err(SliceError::ElementSize {
+            plane: PlaneType::Data,
+            format,
+            given,
+        })
     }
 
     /// A whole plane as packed bytes, whatever its strides.
     pub fn read_plane(&self, plane: PlaneType) -> Result<Vec<u8>> {
         let (layout, _) = self.find(plane)?;
         let dimensions = layout.dimensions;
-        let mut bytes = vec![0; layout.format.bytes_for(dimensions.element_count().unwrap_or(0))];
-        self.get_bytes(plane, &vec![0; dimensions.rank()], &dimensions, &mut bytes, None)?;
+        let mut bytes = vec![
+            0;
+            layout
+                .format
+                .bytes_for(dimensions.element_count().unwrap_or(0))
+        ];
+        self.get_bytes(
+            plane,
+            &vec![0; dimensions.rank()],
+            &dimensions,
+            &mut bytes,
+            None,
+        )?;
         Ok(bytes)
     }
 
@@ -308,7 +378,9 @@ impl Tensor {
     /// Encodes numbers into the data plane (nearest even, Metal's default saturation). Scales are left as they are, see
     /// [`quantise`](Self::quantise).
     pub fn write_f32(&self, values: &[f32]) -> Result<()> {
-        let bytes = self.data_type().pack(values.iter().map(|&v| f64::from(v)), Saturation::Default);
+        let bytes = self
+            .data_type()
+            .pack(values.iter().map(|&v| f64::from(v)), Saturation::Default);
         let needed = self.data_type().bytes_for(self.element_count());
         if values.len() != self.element_count() {
             let given = self.data_type().bytes_for(values.len());
@@ -358,46 +430,84 @@ impl Copy {
         host_bytes: usize,
     ) -> Result<Self, SliceError> {
         let (plane, format, rank) = (layout.plane, layout.format, layout.dimensions.rank());
-        let given = [("origin", Some(origin)), ("dimensions", Some(dimensions)), ("strides", strides)];
+        let given = [
+            ("origin", Some(origin)),
+            ("dimensions", Some(dimensions)),
+            ("strides", strides),
+        ];
         for (what, values) in given {
             if let Some(values) = values
                 && values.len() != rank
             {
-                return Err(SliceError::Rank { rank, what, given: values.len() });
+                return Err(SliceError::Rank {
+                    rank,
+                    what,
+                    given: values.len(),
+                });
             }
         }
         for (dimension, (&origin, &length)) in origin.iter().zip(dimensions).enumerate() {
             let size = layout.dimensions[dimension];
             if origin.checked_add(length).is_none_or(|end| end > size) {
-                return Err(SliceError::OutOfBounds { plane, dimension, origin, length, size });
+                return Err(SliceError::OutOfBounds {
+                    plane,
+                    dimension,
+                    origin,
+                    length,
+                    size,
+                });
             }
         }
         let multiple = format.elements_per_byte();
         if rank > 0 {
             for (what, value) in [("origin", origin[0]), ("size", dimensions[0])] {
                 if !value.is_multiple_of(multiple) {
-                    return Err(SliceError::InsideByte { what, value, format, multiple });
+                    return Err(SliceError::InsideByte {
+                        what,
+                        value,
+                        format,
+                        multiple,
+                    });
                 }
             }
         }
         // Packed strides cannot overflow: the box lies inside the plane.
-        let packed = Extents::new(dimensions).ok().and_then(|d| d.packed_strides()).unwrap_or(Strides::scalar());
+        let packed = Extents::new(dimensions)
+            .ok()
+            .and_then(|d| d.packed_strides())
+            .unwrap_or(Strides::scalar());
         let host = strides.unwrap_or(&packed);
         let mut least = 1usize;
         for (dimension, (&stride, &length)) in host.iter().zip(dimensions).enumerate() {
             if stride < least || (dimension == 0 && stride != 1) {
-                return Err(SliceError::HostStrides { dimension, stride, least });
+                return Err(SliceError::HostStrides {
+                    dimension,
+                    stride,
+                    least,
+                });
             }
             if dimension > 0 && !stride.is_multiple_of(multiple) {
-                return Err(SliceError::HostStrideBits { dimension, stride, format });
+                return Err(SliceError::HostStrideBits {
+                    dimension,
+                    stride,
+                    format,
+                });
             }
             least = stride.saturating_mul(length.max(1));
         }
         let bytes = |elements: usize| format.bytes_for(elements);
         // The row of a rank-0 tensor is its one element.
         let row = dimensions.first().copied().unwrap_or(1);
-        let mut copy = Self { device_start: layout.offset, row_bytes: bytes(row), outer: Vec::new() };
-        let mut needed = if dimensions.contains(&0) { 0 } else { bytes(row) };
+        let mut copy = Self {
+            device_start: layout.offset,
+            row_bytes: bytes(row),
+            outer: Vec::new(),
+        };
+        let mut needed = if dimensions.contains(&0) {
+            0
+        } else {
+            bytes(row)
+        };
         for dimension in 0..rank {
             let step = bytes(layout.strides[dimension]);
             if dimension == 0 {
@@ -407,14 +517,20 @@ impl Copy {
             // Outer strides of sub-byte planes are whole bytes: their rows are multiples of 32 elements. A stride of
             // zero or of part of a byte cannot occur in a validated layout.
             copy.device_start += origin[dimension] * step;
-            copy.outer.push((dimensions[dimension], step, bytes(host[dimension])));
+            copy.outer
+                .push((dimensions[dimension], step, bytes(host[dimension])));
             if needed != 0 {
-                needed = (dimensions[dimension] - 1).saturating_mul(bytes(host[dimension])).saturating_add(needed);
+                needed = (dimensions[dimension] - 1)
+                    .saturating_mul(bytes(host[dimension]))
+                    .saturating_add(needed);
             }
         }
         // With strides of its own the caller's slice may reach further, as rows with gaps do.
         if host_bytes < needed || (strides.is_none() && host_bytes != needed) {
-            return Err(SliceError::HostBytes { needed, given: host_bytes });
+            return Err(SliceError::HostBytes {
+                needed,
+                given: host_bytes,
+            });
         }
         Ok(copy)
     }

@@ -1,0 +1,149 @@
+//! Libraries: compiled Metal source, from which pipelines are made.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Mutex};
+
+use anymetal_ir::Kernel;
+use anymetal_msl::sema::kernel as msl;
+use anymetal_msl::{CompileOptions, Diagnostics};
+
+use crate::backend::Compiled;
+use crate::error::{Error, NoSuchKernel, Result};
+use crate::pipeline::{
+    Argument, ConstantValue, ExecutionOptions, FunctionConstants, Pipeline, PipelineInner,
+};
+
+/// Metal source after compilation (`MTLLibrary`). Cheap to clone.
+///
+/// ```
+/// use anymetal::{CompileOptions, Device};
+///
+/// let source = "kernel void twice(device float *x, uint i [[thread_position_in_grid]]) { x[i] += x[i]; }";
+/// let library = Device::cpu().new_library(source, "twice.metal", &CompileOptions::default())?;
+/// assert_eq!(library.kernel_names(), ["twice"]);
+/// let error = library.pipeline("twise").unwrap_err();
+/// assert_eq!(error.to_string(), "twice.metal has no kernel `twise`; did you mean `twice`? (it has: twice)");
+/// # Ok::<(), anymetal::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct Library(Arc<LibraryInner>);
+
+pub(crate) struct LibraryInner {
+    file: String,
+    front: crate::pending::Library,
+    pipelines: Mutex<HashMap<PipelineKey, Pipeline>>,
+}
+
+/// A kernel, the text form of its constants, and how it runs.
+type PipelineKey = (String, String, ExecutionOptions);
+
+impl LibraryInner {
+    pub fn compile(source: &str, file: &str, options: &CompileOptions) -> Result<Self> {
+        let front = crate::pending::Library::compile(source, file, options)?;
+        Ok(Self {
+            file: file.to_owned(),
+            front,
+            pipelines: Mutex::default(),
+        })
+    }
+}
+
+impl Library {
+    pub(crate) fn new(inner: Arc<LibraryInner>) -> Self {
+        Self(inner)
+    }
+
+    /// What messages call the source.
+    pub fn file_name(&self) -> &str {
+        &self.0.file
+    }
+
+    /// The host names of its kernels, instantiated templates included, in the order of the source.
+    pub fn kernel_names(&self) -> Vec<String> {
+        self.0
+            .front
+            .kernels()
+            .iter()
+            .map(|k| k.to_string())
+            .collect()
+    }
+
+    /// The warnings of the compilation.
+    pub fn warnings(&self) -> &Diagnostics {
+        self.0.front.warnings()
+    }
+
+    /// The pipeline of a kernel without function constants, with default options.
+    pub fn pipeline(&self, kernel: &str) -> Result<Pipeline> {
+        self.pipeline_with(
+            kernel,
+            &FunctionConstants::new(),
+            &ExecutionOptions::default(),
+        )
+    }
+
+    /// The pipeline of a kernel with function constants and options. The same request again is answered from a cache.
+    pub fn pipeline_with(
+        &self,
+        kernel: &str,
+        constants: &FunctionConstants,
+        options: &ExecutionOptions,
+    ) -> Result<Pipeline> {
+        let key = (kernel.to_owned(), constants.cache_key(), options.clone());
+        let cache = || self.0.pipelines.lock().unwrap_or_else(|e| e.into_inner());
+        if let Some(found) = cache().get(&key) {
+            return Ok(found.clone());
+        }
+        let kernel = Arc::new(self.kernel(kernel, constants)?);
+        let compiled = Compiled::new(&kernel)?;
+        let arguments = kernel.arguments.iter().map(Argument::of).collect();
+        let pipeline = Pipeline(Arc::new(PipelineInner {
+            kernel,
+            arguments,
+            options: options.clone(),
+            compiled,
+        }));
+        cache().insert(key, pipeline.clone());
+        Ok(pipeline)
+    }
+
+    /// The kernel's intermediate form, for inspection.
+    pub fn kernel(&self, name: &str, constants: &FunctionConstants) -> Result<Kernel> {
+        let names = self.kernel_names();
+        if !names.iter().any(|n| n == name) {
+            return Err(Error::NoSuchKernel(Box::new(NoSuchKernel::new(
+                name,
+                &self.0.file,
+                names,
+            ))));
+        }
+        Ok(self.0.front.specialize(name, &to_msl(constants))?)
+    }
+}
+
+fn to_msl(constants: &FunctionConstants) -> msl::FunctionConstantValues {
+    let value = |v| match v {
+        ConstantValue::Bool(v) => msl::ConstantValue::Bool(v),
+        ConstantValue::Int(v) => msl::ConstantValue::Int(v),
+        // The bits are the same; the constant's unsigned type reads them back.
+        ConstantValue::UInt(v) => msl::ConstantValue::Int(v as i64),
+        ConstantValue::Float(v) => msl::ConstantValue::Float(v),
+    };
+    msl::FunctionConstantValues {
+        by_index: constants.by_index().map(|(i, v)| (i, value(v))).collect(),
+        by_name: constants
+            .by_name()
+            .map(|(n, v)| (n.to_owned(), value(v)))
+            .collect(),
+    }
+}
+
+impl fmt::Debug for Library {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Library")
+            .field("file", &self.0.file)
+            .field("kernels", &self.kernel_names())
+            .finish()
+    }
+}
