@@ -4,6 +4,8 @@
 //! - in Rust, behind the functions of this module, where operations of the IR are emitted through [`Sema`]'s helpers;
 //! - in Metal source in [`PRELUDE`], which is parsed before the user's source (traits, small structs, enums, templates over builtins).
 
+mod math;
+
 use super::context::{Res, Sema};
 use super::types::*;
 use super::value::*;
@@ -62,8 +64,8 @@ pub enum LibEntity {
 
 /// Looks a name up in a namespace of the library (`metal`, `metal::fast`, `mpp::tensor_ops`, …; empty for the global one).
 /// Scalar and vector type names are known to the caller.
-pub fn lookup(_sema: &mut Sema<'_>, _namespace: &str, _name: &str) -> Option<LibEntity> {
-    None
+pub fn lookup(_sema: &mut Sema<'_>, namespace: &str, name: &str) -> Option<LibEntity> {
+    math::lookup(namespace, name)
 }
 
 /// The leaves of an object type.
