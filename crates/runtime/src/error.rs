@@ -267,7 +267,7 @@ pub enum BindingError {
     NoPipeline,
     /// Wrong argument count: something is missing.
     #[error(
-        "kernel `{kernel}` takes {expected} arguments, {given} are bound: `{name}` at {binding} ({argument}) is missing"
+        "kernel `{kernel}` takes {expected} arguments, {given} bound: `{name}` at {binding} ({argument}) is missing"
     )]
     Missing {
         /// The kernel.

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use anymetal_cpu::{
-    BoundArgument, CompileError, CpuOptions, DispatchError, DispatchOptions, DispatchReport, Launch, TensorTable,
+    BoundArgument, CompileError, CpuOptions, DispatchError, DispatchOptions, DispatchReport,
+    Launch, TensorTable,
 };
 use anymetal_ir::Kernel;
 use anymetal_msl::sema::kernel::FunctionConstantValues;
@@ -12,7 +13,11 @@ use anymetal_msl::{CompileOptions, Diagnostic, Diagnostics};
 
 fn refuse() -> Diagnostics {
     let sources = Arc::new(SourceMap::new());
-    let list = vec![Diagnostic::error("E0000", "this build cannot compile Metal source yet", Span::default())];
+    let list = vec![Diagnostic::error(
+        "E0000",
+        "this build cannot compile Metal source yet",
+        Span::default(),
+    )];
     Diagnostics { sources, list }
 }
 
@@ -53,6 +58,9 @@ impl CpuKernel {
         _: &dyn TensorTable,
     ) -> Result<DispatchReport, DispatchError> {
         let error = anymetal_cpu::LaunchError::OutOfMemory { bytes: 0 };
-        Err(DispatchError::Launch { kernel: String::new(), error })
+        Err(DispatchError::Launch {
+            kernel: String::new(),
+            error,
+        })
     }
 }

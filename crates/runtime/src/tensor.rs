@@ -479,7 +479,7 @@ impl Copy {
         let host = strides.unwrap_or(&packed);
         let mut least = 1usize;
         for (dimension, (&stride, &length)) in host.iter().zip(dimensions).enumerate() {
-            if stride < least || (dimension == 0 && stride != 1) {
+            if strides.is_some() && (stride < least || (dimension == 0 && stride != 1)) {
                 return Err(SliceError::HostStrides {
                     dimension,
                     stride,
