@@ -27,7 +27,9 @@ pub enum ArrayError {
         given: usize,
     },
     /// The shape is larger than [`MAX_ARRAY_BYTES`].
-    #[error("{element}{shape:?} is larger than the {MAX_ARRAY_BYTES} bytes that one array may have")]
+    #[error(
+        "{element}{shape:?} is larger than the {MAX_ARRAY_BYTES} bytes that one array may have"
+    )]
     TooLarge {
         /// Element type.
         element: ElementType,
@@ -67,11 +69,17 @@ elements!(f64 => F64, f32 => F32, f16 => F16, bf16 => BF16, i64 => I64, i32 => I
 
 /// The number of elements of `shape`, checked against overflow and [`MAX_ARRAY_BYTES`].
 pub(crate) fn checked_len(element: ElementType, shape: &[usize]) -> Result<usize, ArrayError> {
-    let too_large = || ArrayError::TooLarge { element, shape: shape.to_vec() };
+    let too_large = || ArrayError::TooLarge {
+        element,
+        shape: shape.to_vec(),
+    };
     if shape.contains(&0) {
         return Ok(0);
     }
-    let len = shape.iter().try_fold(1usize, |n, &d| n.checked_mul(d)).ok_or_else(too_large)?;
+    let len = shape
+        .iter()
+        .try_fold(1usize, |n, &d| n.checked_mul(d))
+        .ok_or_else(too_large)?;
     match len.checked_mul(element.size()) {
         Some(bytes) if bytes <= MAX_ARRAY_BYTES => Ok(len),
         _ => Err(too_large()),
@@ -81,30 +89,59 @@ pub(crate) fn checked_len(element: ElementType, shape: &[usize]) -> Result<usize
 impl Array {
     /// An array over `data`, which must have exactly the shape's size. Data that is not aligned for the element
     /// type is copied once.
-    pub fn new(element: ElementType, shape: &[usize], data: SharedBytes) -> Result<Self, ArrayError> {
+    pub fn new(
+        element: ElementType,
+        shape: &[usize],
+        data: SharedBytes,
+    ) -> Result<Self, ArrayError> {
         let needed = checked_len(element, shape)? * element.size();
         if data.len() != needed {
-            return Err(ArrayError::Size { element, shape: shape.to_vec(), needed, given: data.len() });
+            return Err(ArrayError::Size {
+                element,
+                shape: shape.to_vec(),
+                needed,
+                given: data.len(),
+            });
         }
         let data = if data.as_ptr() as usize % element.size().min(8) == 0 {
             data
         } else {
             SharedBytes::new(AlignedBytes::copy_of(&data))
         };
-        Ok(Self { element, shape: shape.to_vec(), data })
+        Ok(Self {
+            element,
+            shape: shape.to_vec(),
+            data,
+        })
     }
 
     /// An array that copies `bytes`.
-    pub fn from_bytes(element: ElementType, shape: &[usize], bytes: &[u8]) -> Result<Self, ArrayError> {
+    pub fn from_bytes(
+        element: ElementType,
+        shape: &[usize],
+        bytes: &[u8],
+    ) -> Result<Self, ArrayError> {
         let needed = checked_len(element, shape)? * element.size();
         if bytes.len() != needed {
-            return Err(ArrayError::Size { element, shape: shape.to_vec(), needed, given: bytes.len() });
+            return Err(ArrayError::Size {
+                element,
+                shape: shape.to_vec(),
+                needed,
+                given: bytes.len(),
+            });
         }
-        Self::new(element, shape, SharedBytes::new(AlignedBytes::copy_of(bytes)))
+        Self::new(
+            element,
+            shape,
+            SharedBytes::new(AlignedBytes::copy_of(bytes)),
+        )
     }
 
     /// An array of `values` in row-major order.
-    pub fn from_values<T: Element + Send + Sync>(shape: &[usize], values: Vec<T>) -> Result<Self, ArrayError> {
+    pub fn from_values<T: Element + Send + Sync>(
+        shape: &[usize],
+        values: Vec<T>,
+    ) -> Result<Self, ArrayError> {
         Self::from_vec(T::TYPE, shape, values)
     }
 
@@ -175,7 +212,10 @@ impl Array {
 
     /// The elements as `T`, which must be the array's element type.
     pub fn values<T: Element>(&self) -> Result<&[T], ArrayError> {
-        let error = ArrayError::Element { found: self.element, wanted: T::TYPE.name() };
+        let error = ArrayError::Element {
+            found: self.element,
+            wanted: T::TYPE.name(),
+        };
         if self.element != T::TYPE {
             return Err(error);
         }
@@ -225,6 +265,11 @@ impl fmt::Display for Array {
         }
         let values = self.to_f32().map_err(|_| fmt::Error)?;
         let shown: Vec<String> = values.iter().take(16).map(|v| format!("{v}")).collect();
-        write!(f, " [{}{}]", shown.join(", "), if values.len() > 16 { ", …" } else { "" })
+        write!(
+            f,
+            " [{}{}]",
+            shown.join(", "),
+            if values.len() > 16 { ", …" } else { "" }
+        )
     }
 }

@@ -74,17 +74,29 @@ impl Asset {
         if !path.is_dir() || !program.is_file() {
             if !path.exists() {
                 let source = std::io::Error::from(std::io::ErrorKind::NotFound);
-                return Err(AssetError::Io { path: path.to_path_buf(), source });
+                return Err(AssetError::Io {
+                    path: path.to_path_buf(),
+                    source,
+                });
             }
-            return Err(AssetError::NotAnAsset { path: path.to_path_buf() });
+            return Err(AssetError::NotAnAsset {
+                path: path.to_path_buf(),
+            });
         }
         let metadata = read_metadata(&path.join("metadata.json"))?;
         let bytes = map(&program)?;
         if !options.allow_wrong_hash {
             check_hash(path, &program, &bytes)?;
         }
-        let module = Module::read(bytes).map_err(|error| AssetError::Bytecode { path: program, error })?;
-        Ok(Self { path: path.to_path_buf(), metadata, module })
+        let module = Module::read(bytes).map_err(|error| AssetError::Bytecode {
+            path: program,
+            error,
+        })?;
+        Ok(Self {
+            path: path.to_path_buf(),
+            metadata,
+            module,
+        })
     }
 
     /// The directory.
@@ -108,7 +120,10 @@ impl Asset {
 }
 
 fn io(path: &Path) -> impl FnOnce(std::io::Error) -> AssetError + '_ {
-    move |source| AssetError::Io { path: path.to_path_buf(), source }
+    move |source| AssetError::Io {
+        path: path.to_path_buf(),
+        source,
+    }
 }
 
 fn map(path: &Path) -> Result<SharedBytes, AssetError> {
@@ -131,7 +146,10 @@ fn check_hash(asset: &Path, program: &Path, bytes: &[u8]) -> Result<(), AssetErr
     let path = asset.join("main.hash");
     let expected = std::fs::read(&path).map_err(io(&path))?;
     if expected.len() != 32 {
-        return Err(AssetError::HashSize { path, found: expected.len() });
+        return Err(AssetError::HashSize {
+            path,
+            found: expected.len(),
+        });
     }
     let found = Sha256::digest(bytes);
     if found[..] != expected[..] {
@@ -145,14 +163,22 @@ fn check_hash(asset: &Path, program: &Path, bytes: &[u8]) -> Result<(), AssetErr
 }
 
 fn read_metadata(path: &Path) -> Result<Metadata, AssetError> {
-    let bad = |what: String| AssetError::Metadata { path: path.to_path_buf(), what };
+    let bad = |what: String| AssetError::Metadata {
+        path: path.to_path_buf(),
+        what,
+    };
     let size = std::fs::metadata(path).map_err(io(path))?.len();
     if size > MAX_METADATA_BYTES {
-        return Err(bad(format!("{size} bytes are too many for metadata (limit {MAX_METADATA_BYTES})")));
+        return Err(bad(format!(
+            "{size} bytes are too many for metadata (limit {MAX_METADATA_BYTES})"
+        )));
     }
     let text = std::fs::read(path).map_err(io(path))?;
-    let value: Value = serde_json::from_slice(&text).map_err(|e| bad(format!("not valid JSON: {e}")))?;
-    let Value::Object(object) = value else { return Err(bad("must be a JSON object".into())) };
+    let value: Value =
+        serde_json::from_slice(&text).map_err(|e| bad(format!("not valid JSON: {e}")))?;
+    let Value::Object(object) = value else {
+        return Err(bad("must be a JSON object".into()));
+    };
     let text = |key: &str| match object.get(key) {
         None => Ok(None),
         Some(Value::String(text)) => Ok(Some(text.clone())),
@@ -164,7 +190,8 @@ fn read_metadata(path: &Path) -> Result<Metadata, AssetError> {
         None => Map::new(),
     };
     let metadata = Metadata {
-        asset_version: text("assetVersion")?.ok_or_else(|| bad("\"assetVersion\" is missing".into()))?,
+        asset_version: text("assetVersion")?
+            .ok_or_else(|| bad("\"assetVersion\" is missing".into()))?,
         producer: text("producer")?.unwrap_or_default(),
         creation_date: text("creationDate")?.unwrap_or_default(),
         author: text("author")?,
@@ -173,7 +200,10 @@ fn read_metadata(path: &Path) -> Result<Metadata, AssetError> {
         custom,
     };
     if metadata.asset_version.split('.').next() != Some("2") {
-        return Err(AssetError::AssetVersion { path: path.to_path_buf(), found: metadata.asset_version });
+        return Err(AssetError::AssetVersion {
+            path: path.to_path_buf(),
+            found: metadata.asset_version,
+        });
     }
     Ok(metadata)
 }

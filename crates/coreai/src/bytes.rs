@@ -17,7 +17,11 @@ impl SharedBytes {
     /// Takes ownership of `owner` and covers all of its bytes.
     pub fn new<T: AsRef<[u8]> + Send + Sync + 'static>(owner: T) -> Self {
         let end = owner.as_ref().len();
-        Self { owner: Arc::new(owner), start: 0, end }
+        Self {
+            owner: Arc::new(owner),
+            start: 0,
+            end,
+        }
     }
 
     /// A sub-range, or `None` when `range` does not lie inside.
@@ -25,7 +29,11 @@ impl SharedBytes {
         if range.start > range.end || range.end > self.len() {
             return None;
         }
-        Some(Self { owner: self.owner.clone(), start: self.start + range.start, end: self.start + range.end })
+        Some(Self {
+            owner: self.owner.clone(),
+            start: self.start + range.start,
+            end: self.start + range.end,
+        })
     }
 }
 
@@ -52,7 +60,10 @@ pub struct AlignedBytes {
 impl AlignedBytes {
     /// `len` zero bytes.
     pub fn zeroed(len: usize) -> Self {
-        Self { words: vec![0; len.div_ceil(8)], len }
+        Self {
+            words: vec![0; len.div_ceil(8)],
+            len,
+        }
     }
 
     /// A copy of `bytes`.

@@ -17,13 +17,17 @@ pub enum AssetError {
         source: std::io::Error,
     },
     /// The path is not an asset.
-    #[error("{path}: not a Core AI asset; an .aimodel is a directory that holds main.mlirb, main.hash and metadata.json")]
+    #[error(
+        "{path}: not a Core AI asset; an .aimodel is a directory that holds main.mlirb, main.hash and metadata.json"
+    )]
     NotAnAsset {
         /// The path.
         path: PathBuf,
     },
     /// `main.hash` does not have 32 bytes.
-    #[error("{path}: a hash file has 32 bytes, this one has {found}; export the model again, or allow a wrong hash")]
+    #[error(
+        "{path}: a hash file has 32 bytes, this one has {found}; export the model again, or allow a wrong hash"
+    )]
     HashSize {
         /// The file.
         path: PathBuf,
@@ -51,7 +55,9 @@ pub enum AssetError {
         what: String,
     },
     /// An asset format that this crate does not know.
-    #[error("{path}: asset version {found:?} is not supported (this reader knows version 2); export the model with coreai-core 1.0")]
+    #[error(
+        "{path}: asset version {found:?} is not supported (this reader knows version 2); export the model with coreai-core 1.0"
+    )]
     AssetVersion {
         /// The file.
         path: PathBuf,
@@ -133,7 +139,9 @@ pub enum RunError {
         expected: String,
     },
     /// A state array was not given.
-    #[error("state {name:?} is missing; pass an array of {expected}, it is read and replaced by the call")]
+    #[error(
+        "state {name:?} is missing; pass an array of {expected}, it is read and replaced by the call"
+    )]
     MissingState {
         /// The state.
         name: String,
@@ -202,10 +210,17 @@ impl OpError {
 }
 
 fn list(ops: &[(String, usize)]) -> String {
-    let items: Vec<String> = ops.iter().map(|(name, count)| format!("{name} ({count}×)")).collect();
+    let items: Vec<String> = ops
+        .iter()
+        .map(|(name, count)| format!("{name} ({count}×)"))
+        .collect();
     items.join(", ")
 }
 
 fn names(known: &[String]) -> String {
-    if known.is_empty() { "none".to_string() } else { known.join(", ") }
+    if known.is_empty() {
+        "none".to_string()
+    } else {
+        known.join(", ")
+    }
 }

@@ -20,6 +20,6 @@ pub use bytecode::ElementType;
 pub use bytes::{AlignedBytes, SharedBytes};
 pub use error::{AssetError, OpError, ProgramError, RunError};
 pub use program::{
-    Binary, Composite, CompositeValue, Constant, FunctionSummary, Graph, KernelSummary, OpCode, Port, PortSummary,
-    Program, Reduction, Summary, Unary, ValueType, WeightSummary, print,
+    Binary, Composite, CompositeValue, Constant, FunctionSummary, Graph, KernelSummary, OpCode,
+    Port, PortSummary, Program, Reduction, Summary, Unary, ValueType, WeightSummary, print,
 };

@@ -47,7 +47,10 @@ pub(crate) fn decode(array: &Array) -> Result<Numbers<'_>, ArrayError> {
         U16 => Numbers::Int(ints::<2>(bytes, |b| i128::from(u16::from_le_bytes(b)))),
         Bool | U8 | U6 | U4 | U3 | U2 | U1 => Numbers::Int(ints::<1>(bytes, |b| i128::from(b[0]))),
         ComplexF64 | ComplexF32 | ComplexF16 | ComplexBF16 | ComplexF8E5M2 | ComplexF8E4M3FN => {
-            return Err(ArrayError::Element { found: element, wanted: "a real or integer type" });
+            return Err(ArrayError::Element {
+                found: element,
+                wanted: "a real or integer type",
+            });
         }
     })
 }
@@ -61,55 +64,121 @@ fn ints<const N: usize>(bytes: &[u8], f: impl Fn([u8; N]) -> i128) -> Vec<i128> 
 }
 
 /// Stores `f32` values in a float type, rounding to nearest even.
-pub(crate) fn store_f32(element: ElementType, shape: &[usize], values: Vec<f32>) -> Result<Array, ArrayError> {
+pub(crate) fn store_f32(
+    element: ElementType,
+    shape: &[usize],
+    values: Vec<f32>,
+) -> Result<Array, ArrayError> {
     match element {
         F32 | TF32 => Array::from_vec(element, shape, values),
-        F16 => Array::from_vec(element, shape, values.iter().map(|&v| f16::from_f32(v)).collect()),
-        BF16 => Array::from_vec(element, shape, values.iter().map(|&v| bf16::from_f32(v)).collect()),
-        F64 => Array::from_vec(element, shape, values.iter().map(|&v| f64::from(v)).collect()),
-        F8E5M2 => Array::from_vec(element, shape, values.iter().map(|&v| to_small_float(v, 5, 2)).collect()),
-        F8E4M3FN => Array::from_vec(element, shape, values.iter().map(|&v| to_small_float(v, 4, 3)).collect()),
-        F4E2M1FN => Array::from_vec(element, shape, values.iter().map(|&v| to_small_float(v, 2, 1)).collect()),
-        _ => Err(ArrayError::Element { found: element, wanted: "a float type that can be computed" }),
+        F16 => Array::from_vec(
+            element,
+            shape,
+            values.iter().map(|&v| f16::from_f32(v)).collect(),
+        ),
+        BF16 => Array::from_vec(
+            element,
+            shape,
+            values.iter().map(|&v| bf16::from_f32(v)).collect(),
+        ),
+        F64 => Array::from_vec(
+            element,
+            shape,
+            values.iter().map(|&v| f64::from(v)).collect(),
+        ),
+        F8E5M2 => Array::from_vec(
+            element,
+            shape,
+            values.iter().map(|&v| to_small_float(v, 5, 2)).collect(),
+        ),
+        F8E4M3FN => Array::from_vec(
+            element,
+            shape,
+            values.iter().map(|&v| to_small_float(v, 4, 3)).collect(),
+        ),
+        F4E2M1FN => Array::from_vec(
+            element,
+            shape,
+            values.iter().map(|&v| to_small_float(v, 2, 1)).collect(),
+        ),
+        _ => Err(ArrayError::Element {
+            found: element,
+            wanted: "a float type that can be computed",
+        }),
     }
 }
 
 /// Stores `f64` values in a float type.
-pub(crate) fn store_f64(element: ElementType, shape: &[usize], values: Vec<f64>) -> Result<Array, ArrayError> {
+pub(crate) fn store_f64(
+    element: ElementType,
+    shape: &[usize],
+    values: Vec<f64>,
+) -> Result<Array, ArrayError> {
     match element {
         F64 => Array::from_vec(element, shape, values),
-        F16 => Array::from_vec(element, shape, values.iter().map(|&v| f16::from_f64(v)).collect()),
-        BF16 => Array::from_vec(element, shape, values.iter().map(|&v| bf16::from_f64(v)).collect()),
+        F16 => Array::from_vec(
+            element,
+            shape,
+            values.iter().map(|&v| f16::from_f64(v)).collect(),
+        ),
+        BF16 => Array::from_vec(
+            element,
+            shape,
+            values.iter().map(|&v| bf16::from_f64(v)).collect(),
+        ),
         _ => store_f32(element, shape, values.iter().map(|&v| v as f32).collect()),
     }
 }
 
 /// Stores integers in an integer type or bool; the low bits are kept.
-pub(crate) fn store_int(element: ElementType, shape: &[usize], values: &[i128]) -> Result<Array, ArrayError> {
+pub(crate) fn store_int(
+    element: ElementType,
+    shape: &[usize],
+    values: &[i128],
+) -> Result<Array, ArrayError> {
     match element {
         I64 | U64 => Array::from_vec(element, shape, values.iter().map(|&v| v as u64).collect()),
         I32 | U32 => Array::from_vec(element, shape, values.iter().map(|&v| v as u32).collect()),
         I16 | U16 => Array::from_vec(element, shape, values.iter().map(|&v| v as u16).collect()),
-        Bool => Array::from_vec(element, shape, values.iter().map(|&v| u8::from(v != 0)).collect()),
+        Bool => Array::from_vec(
+            element,
+            shape,
+            values.iter().map(|&v| u8::from(v != 0)).collect(),
+        ),
         I8 | U8 | I4 | I2 | U6 | U4 | U3 | U2 | U1 => {
             let mask = ((1u16 << element.bits()) - 1) as u8;
-            Array::from_vec(element, shape, values.iter().map(|&v| v as u8 & mask).collect())
+            Array::from_vec(
+                element,
+                shape,
+                values.iter().map(|&v| v as u8 & mask).collect(),
+            )
         }
-        _ => Err(ArrayError::Element { found: element, wanted: "an integer type" }),
+        _ => Err(ArrayError::Element {
+            found: element,
+            wanted: "an integer type",
+        }),
     }
 }
 
 /// Decodes a small float with `exponent` and `mantissa` bits below a sign bit. E4M3FN has one NaN and no infinity;
 /// E5M2 follows IEEE; E2M1 has neither.
 fn small_float(bits: u8, exponent: u32, mantissa: u32) -> f32 {
-    let sign = if bits >> (exponent + mantissa) & 1 == 1 { -1.0 } else { 1.0 };
+    let sign = if bits >> (exponent + mantissa) & 1 == 1 {
+        -1.0
+    } else {
+        1.0
+    };
     let bias = (1i32 << (exponent - 1)) - 1;
     let e = i32::from(bits >> mantissa) & ((1 << exponent) - 1);
     let m = f32::from(bits & ((1 << mantissa) - 1));
     let top = (1 << exponent) - 1;
     let all_ones = f32::from((1u8 << mantissa) - 1);
     if exponent == 5 && e == top {
-        return if m == 0.0 { sign * f32::INFINITY } else { f32::NAN };
+        return if m == 0.0 {
+            sign * f32::INFINITY
+        } else {
+            f32::NAN
+        };
     }
     if exponent == 4 && e == top && m == all_ones {
         return f32::NAN;
@@ -138,7 +207,11 @@ fn to_small_float(value: f32, exponent: u32, mantissa: u32) -> u8 {
     let x = value.abs();
     let bias = (1i32 << (exponent - 1)) - 1;
     // The spacing of representable values around x.
-    let e = if x == 0.0 { 1 - bias } else { ((x.to_bits() >> 23) as i32 - 127).max(1 - bias) };
+    let e = if x == 0.0 {
+        1 - bias
+    } else {
+        ((x.to_bits() >> 23) as i32 - 127).max(1 - bias)
+    };
     let steps = f64::from(x) * f64::from(mantissa as i32 - e).exp2();
     let rounded = steps.round_ties_even();
     if !rounded.is_finite() || rounded > 1e9 {
@@ -146,7 +219,11 @@ fn to_small_float(value: f32, exponent: u32, mantissa: u32) -> u8 {
     }
     // Codes of positive values are consecutive, so a carry into the exponent comes out right.
     let code = rounded as i64 + i64::from((e - (1 - bias)) << mantissa);
-    if code > i64::from(largest) { sign | infinity } else { sign | code as u8 }
+    if code > i64::from(largest) {
+        sign | infinity
+    } else {
+        sign | code as u8
+    }
 }
 
 /// The power of two of an OCP E8M0 scale; 255 is NaN.
@@ -168,7 +245,11 @@ mod tests {
             for code in 0..1u16 << (1 + exponent + mantissa) {
                 let value = small_float(code as u8, exponent, mantissa);
                 if !value.is_nan() {
-                    assert_eq!(to_small_float(value, exponent, mantissa), code as u8, "e{exponent}m{mantissa} {code}");
+                    assert_eq!(
+                        to_small_float(value, exponent, mantissa),
+                        code as u8,
+                        "e{exponent}m{mantissa} {code}"
+                    );
                 }
             }
         }

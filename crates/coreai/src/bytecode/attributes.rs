@@ -146,15 +146,28 @@ impl Module {
                 let unsigned = c.boolean("signedness")?;
                 if width > 64 {
                     let count = c.count("integer words")?;
-                    let words = (0..count).map(|_| c.svarint("integer word").map(|w| w as u64)).collect::<Result<_, _>>()?;
-                    Attr::WideInteger { width, unsigned, words }
+                    let words = (0..count)
+                        .map(|_| c.svarint("integer word").map(|w| w as u64))
+                        .collect::<Result<_, _>>()?;
+                    Attr::WideInteger {
+                        width,
+                        unsigned,
+                        words,
+                    }
                 } else {
-                    Attr::Integer { width, unsigned, bits: read_bits(c, width)? }
+                    Attr::Integer {
+                        width,
+                        unsigned,
+                        bits: read_bits(c, width)?,
+                    }
                 }
             }
             3 => {
                 let width = c.varint("float width")?;
-                Attr::Float { width, bits: read_bits(c, width)? }
+                Attr::Float {
+                    width,
+                    bits: read_bits(c, width)?,
+                }
             }
             4 => Attr::Type(self.read_type_id(c)?),
             5 => Attr::Array(self.read_attr_list(c)?),
@@ -162,42 +175,84 @@ impl Module {
                 let splat = c.boolean("splat flag")?;
                 let len = c.varint("constant size")?;
                 let offset = c.offset();
-                Attr::DenseElements { splat, bytes: c.take_u64(len, "constant data")?, offset }
+                Attr::DenseElements {
+                    splat,
+                    bytes: c.take_u64(len, "constant data")?,
+                    offset,
+                }
             }
-            7 => Attr::DenseResource(ResourceId(c.index("resource", self.resource_count())? as u32)),
-            9 => Attr::Opaque { name: self.read_string(c)?, values: self.read_attr_list(c)? },
+            7 => Attr::DenseResource(ResourceId(
+                c.index("resource", self.resource_count())? as u32
+            )),
+            9 => Attr::Opaque {
+                name: self.read_string(c)?,
+                values: self.read_attr_list(c)?,
+            },
             12 | 13 => {
                 let alignments = read_svarints(c, "alignments")?;
                 let interleave = read_svarints(c, "interleave factors")?;
                 let backing = c.varint("backing")?;
-                let base = if code == 13 { Some(self.read_attr_id(c)?) } else { None };
-                Attr::HwConstraints { alignments, interleave, backing, base }
+                let base = if code == 13 {
+                    Some(self.read_attr_id(c)?)
+                } else {
+                    None
+                };
+                Attr::HwConstraints {
+                    alignments,
+                    interleave,
+                    backing,
+                    base,
+                }
             }
             14 => {
                 let count = c.count("symbol path")?;
-                Attr::SymbolRef((0..count).map(|_| self.read_string(c)).collect::<Result<_, _>>()?)
+                Attr::SymbolRef(
+                    (0..count)
+                        .map(|_| self.read_string(c))
+                        .collect::<Result<_, _>>()?,
+                )
             }
-            16 => Attr::ParamConstant { value: self.read_attr_id(c)?, ty: self.read_type_id(c)? },
-            17..=20 | 25 | 27 | 28 | 43 | 44 => Attr::Enum { code, value: c.varint("enumeration value")? },
+            16 => Attr::ParamConstant {
+                value: self.read_attr_id(c)?,
+                ty: self.read_type_id(c)?,
+            },
+            17..=20 | 25 | 27 | 28 | 43 | 44 => Attr::Enum {
+                code,
+                value: c.varint("enumeration value")?,
+            },
             21 | 23 => {
                 let scheme = c.varint("sparse scheme")?;
                 let position_width = c.varint("position width")?;
                 let coordinate_width = c.varint("coordinate width")?;
-                let non_zeros =
-                    if c.boolean("value count flag")? { Some(c.varint("value count")?) } else { None };
+                let non_zeros = if c.boolean("value count flag")? {
+                    Some(c.varint("value count")?)
+                } else {
+                    None
+                };
                 let block_size = if code == 23 {
                     let count = c.count("block size")?;
-                    (0..count).map(|_| c.varint("block size")).collect::<Result<_, _>>()?
+                    (0..count)
+                        .map(|_| c.varint("block size"))
+                        .collect::<Result<_, _>>()?
                 } else {
                     Vec::new()
                 };
-                Attr::SparseEncoding { scheme, position_width, coordinate_width, non_zeros, block_size }
+                Attr::SparseEncoding {
+                    scheme,
+                    position_width,
+                    coordinate_width,
+                    non_zeros,
+                    block_size,
+                }
             }
             45 => Attr::Dictionary(self.read_attr_list(c)?),
             46 => Attr::Unit,
             _ => {
                 let left = c.remaining();
-                Attr::Other { code, payload: c.take(left, "an attribute")? }
+                Attr::Other {
+                    code,
+                    payload: c.take(left, "an attribute")?,
+                }
             }
         })
     }
@@ -207,7 +262,9 @@ impl Module {
     }
 
     pub(crate) fn checked_attr(&self, index: u64, offset: usize) -> Result<AttrId, BytecodeError> {
-        Ok(AttrId(super::cursor::check_index(index, self.attr_count(), "attribute", offset)? as u32))
+        Ok(AttrId(
+            super::cursor::check_index(index, self.attr_count(), "attribute", offset)? as u32,
+        ))
     }
 
     fn read_attr_list(&self, c: &mut Cursor<'_>) -> Result<Vec<AttrId>, BytecodeError> {
@@ -226,7 +283,11 @@ impl Module {
     /// The value of an integer attribute, sign-extended when it is signed; `None` for another kind.
     pub fn attr_integer(&self, id: AttrId) -> Result<Option<i128>, BytecodeError> {
         Ok(match self.attr(id)? {
-            Attr::Integer { width, unsigned, bits } => Some(extend(width, unsigned, bits)),
+            Attr::Integer {
+                width,
+                unsigned,
+                bits,
+            } => Some(extend(width, unsigned, bits)),
             _ => None,
         })
     }
@@ -241,7 +302,9 @@ impl Module {
 
     /// The source place of a location attribute (codes 40 and 41), innermost first, or `None` when it has none.
     pub fn location(&self, id: AttrId) -> Result<Option<SourceLocation>, BytecodeError> {
-        let Attr::Other { code: 40 | 41, .. } = self.attr(id)? else { return Ok(None) };
+        let Attr::Other { code: 40 | 41, .. } = self.attr(id)? else {
+            return Ok(None);
+        };
         let mut c = self.attr_cursor(id)?;
         c.varint("attribute code")?;
         let place = self.read_attr_id(&mut c)?;
@@ -258,13 +321,22 @@ impl Module {
         }
         let name = self.read_string(&mut c)?.to_string();
         let directory = self.read_string(&mut c)?.to_string();
-        Ok(Some(SourceLocation { directory, file: name, line, column }))
+        Ok(Some(SourceLocation {
+            directory,
+            file: name,
+            line,
+            column,
+        }))
     }
 }
 
 /// Sign-extends the low `width` bits unless the integer is unsigned.
 pub(crate) fn extend(width: u64, unsigned: bool, bits: u64) -> i128 {
-    let masked = if width >= 64 { bits } else { bits & ((1u64 << width) - 1) };
+    let masked = if width >= 64 {
+        bits
+    } else {
+        bits & ((1u64 << width) - 1)
+    };
     if unsigned || width == 0 || width > 64 {
         return i128::from(masked);
     }
@@ -273,7 +345,11 @@ pub(crate) fn extend(width: u64, unsigned: bool, bits: u64) -> i128 {
 }
 
 fn read_bits(c: &mut Cursor<'_>, width: u64) -> Result<u64, BytecodeError> {
-    if width <= 8 { Ok(u64::from(c.byte("value")?)) } else { Ok(c.svarint("value")? as u64) }
+    if width <= 8 {
+        Ok(u64::from(c.byte("value")?))
+    } else {
+        Ok(c.svarint("value")? as u64)
+    }
 }
 
 fn read_svarints(c: &mut Cursor<'_>, what: &'static str) -> Result<Vec<i64>, BytecodeError> {

@@ -72,7 +72,11 @@ impl<'a> Cursor<'a> {
         match self.byte(what)? {
             0 => Ok(false),
             1 => Ok(true),
-            value => Err(BytecodeError::BadValue { what, offset, value: u64::from(value) }),
+            value => Err(BytecodeError::BadValue {
+                what,
+                offset,
+                value: u64::from(value),
+            }),
         }
     }
 
@@ -116,9 +120,19 @@ impl<'a> Cursor<'a> {
         self.check_count(count, offset, what)
     }
 
-    pub fn check_count(&self, count: u64, offset: usize, what: &'static str) -> Result<usize, BytecodeError> {
+    pub fn check_count(
+        &self,
+        count: u64,
+        offset: usize,
+        what: &'static str,
+    ) -> Result<usize, BytecodeError> {
         if count > self.remaining() as u64 {
-            return Err(BytecodeError::Count { what, offset, count, available: self.remaining() });
+            return Err(BytecodeError::Count {
+                what,
+                offset,
+                count,
+                available: self.remaining(),
+            });
         }
         Ok(count as usize)
     }
@@ -134,12 +148,20 @@ impl<'a> Cursor<'a> {
     pub fn align(&mut self, align: u64, what: &'static str) -> Result<(), BytecodeError> {
         let offset = self.offset();
         if !align.is_power_of_two() || align > 1 << 30 {
-            return Err(BytecodeError::BadValue { what, offset, value: align });
+            return Err(BytecodeError::BadValue {
+                what,
+                offset,
+                value: align,
+            });
         }
         let padding = (offset as u64).next_multiple_of(align) - offset as u64;
         for &byte in self.take_u64(padding, what)? {
             if byte != 0xCB {
-                return Err(BytecodeError::BadValue { what: "padding byte", offset, value: u64::from(byte) });
+                return Err(BytecodeError::BadValue {
+                    what: "padding byte",
+                    offset,
+                    value: u64::from(byte),
+                });
             }
         }
         Ok(())
@@ -155,7 +177,11 @@ impl<'a> Cursor<'a> {
         }
         let base = self.offset();
         let data = self.take_u64(length, "section")?;
-        Ok(Section { id: id & 0x7F, offset, body: Cursor::new(data, base) })
+        Ok(Section {
+            id: id & 0x7F,
+            offset,
+            body: Cursor::new(data, base),
+        })
     }
 
     /// All bytes must have been used.
@@ -163,7 +189,11 @@ impl<'a> Cursor<'a> {
         if self.is_empty() {
             Ok(())
         } else {
-            Err(BytecodeError::Trailing { what, offset: self.offset(), left: self.remaining() })
+            Err(BytecodeError::Trailing {
+                what,
+                offset: self.offset(),
+                left: self.remaining(),
+            })
         }
     }
 }
@@ -175,7 +205,12 @@ pub(crate) fn check_index(
     offset: usize,
 ) -> Result<usize, BytecodeError> {
     if index >= len as u64 {
-        return Err(BytecodeError::Index { what, offset, index, len });
+        return Err(BytecodeError::Index {
+            what,
+            offset,
+            index,
+            len,
+        });
     }
     Ok(index as usize)
 }
@@ -197,7 +232,10 @@ mod tests {
         assert_eq!(varint(&[0x52, 0x05]), 340);
         assert_eq!(varint(&[0xe2, 0x17]), 1528);
         assert_eq!(varint(&[0x9e, 0x03]), 231);
-        assert_eq!(varint(&[0, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff]), u64::MAX);
+        assert_eq!(
+            varint(&[0, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff]),
+            u64::MAX
+        );
         // 28 c7 a4 26: three trailing zero bits, so three more bytes; the zig-zag value of a date code.
         let mut cursor = Cursor::new(&[0x28, 0xc7, 0xa4, 0x26], 0);
         assert_eq!(cursor.svarint("test").unwrap(), 20_260_409);

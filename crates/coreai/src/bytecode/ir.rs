@@ -64,7 +64,13 @@ struct Scope {
 }
 
 impl Scope {
-    fn define(&mut self, file: u64, limit: u64, ty: TypeId, offset: usize) -> Result<ValueId, BytecodeError> {
+    fn define(
+        &mut self,
+        file: u64,
+        limit: u64,
+        ty: TypeId,
+        offset: usize,
+    ) -> Result<ValueId, BytecodeError> {
         let open = self.open.last_mut().filter(|_| file < limit);
         let Some((_, defined)) = open else {
             let what = "a region defines more values than it announces".to_string();
@@ -80,7 +86,10 @@ impl Scope {
         let open = self.open.iter().rev().find(|(start, _)| *start <= file);
         open.and_then(|(start, defined)| defined.get(usize::try_from(file - start).ok()?))
             .map(|&id| ValueId(id))
-            .ok_or(BytecodeError::Value { offset, value: file })
+            .ok_or(BytecodeError::Value {
+                offset,
+                value: file,
+            })
     }
 }
 
@@ -96,12 +105,24 @@ impl Module {
         let mut numbers = Numbers { next: 0, end: 0 };
         let block = self.read_block(&mut c, &mut scope, &mut numbers, 0)?;
         c.finish("the operations")?;
-        Ok(Region { blocks: vec![block], isolated: true, value_types: scope.types })
+        Ok(Region {
+            blocks: vec![block],
+            isolated: true,
+            value_types: scope.types,
+        })
     }
 
-    fn read_region(&self, c: &mut Cursor<'_>, scope: &mut Scope, depth: usize) -> Result<Vec<Block>, BytecodeError> {
+    fn read_region(
+        &self,
+        c: &mut Cursor<'_>,
+        scope: &mut Scope,
+        depth: usize,
+    ) -> Result<Vec<Block>, BytecodeError> {
         if depth > MAX_REGION_DEPTH {
-            return Err(BytecodeError::Depth { offset: c.offset(), limit: MAX_REGION_DEPTH });
+            return Err(BytecodeError::Depth {
+                offset: c.offset(),
+                limit: MAX_REGION_DEPTH,
+            });
         }
         let count = c.count("blocks of a region")?;
         let mut blocks = Vec::new();
@@ -113,7 +134,10 @@ impl Module {
         let start = scope.reserved;
         scope.reserved += values;
         scope.open.push((start, Vec::new()));
-        let mut numbers = Numbers { next: start, end: start + values };
+        let mut numbers = Numbers {
+            next: start,
+            end: start + values,
+        };
         for _ in 0..count {
             blocks.push(self.read_block(c, scope, &mut numbers, depth)?);
         }
@@ -142,7 +166,9 @@ impl Module {
                 if has_location {
                     self.read_attr_id(c)?;
                 }
-                block.args.push(scope.define(numbers.next, numbers.end, ty, offset)?);
+                block
+                    .args
+                    .push(scope.define(numbers.next, numbers.end, ty, offset)?);
                 numbers.next += 1;
             }
             if c.boolean("use-list mask")? {
@@ -177,8 +203,11 @@ impl Module {
         if mask & 0x01 != 0 {
             self.read_attr_id(c)?;
         }
-        let properties =
-            if mask & 0x40 != 0 { Some(c.index("property", self.property_count())? as u32) } else { None };
+        let properties = if mask & 0x40 != 0 {
+            Some(c.index("property", self.property_count())? as u32)
+        } else {
+            None
+        };
         let mut result_types = Vec::new();
         if mask & 0x02 != 0 {
             let count = c.count("results")?;
@@ -197,7 +226,8 @@ impl Module {
             }
         }
         if mask & 0x08 != 0 {
-            let what = "an operation has successor blocks, which this dialect never has".to_string();
+            let what =
+                "an operation has successor blocks, which this dialect never has".to_string();
             return Err(BytecodeError::Malformed { what, offset });
         }
         if mask & 0x20 != 0 {
@@ -227,14 +257,30 @@ impl Module {
                     let mut inner = Scope::default();
                     let blocks = self.read_region(&mut body, &mut inner, depth + 1)?;
                     body.finish("a region")?;
-                    Region { blocks, isolated: true, value_types: inner.types }
+                    Region {
+                        blocks,
+                        isolated: true,
+                        value_types: inner.types,
+                    }
                 } else {
                     let blocks = self.read_region(c, scope, depth + 1)?;
-                    Region { blocks, isolated: false, value_types: Vec::new() }
+                    Region {
+                        blocks,
+                        isolated: false,
+                        value_types: Vec::new(),
+                    }
                 });
             }
         }
-        Ok(Op { name, properties, location, operands, results, regions, offset })
+        Ok(Op {
+            name,
+            properties,
+            location,
+            operands,
+            results,
+            regions,
+            offset,
+        })
     }
 }
 

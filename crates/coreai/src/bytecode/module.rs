@@ -2,11 +2,11 @@
 
 use std::ops::Range;
 
+use super::BytecodeError;
 use super::attributes::AttrId;
 use super::cursor::{Cursor, check_index};
 use super::ir::Region;
 use super::types::TypeId;
-use super::BytecodeError;
 use crate::bytes::SharedBytes;
 
 /// Index of a resource (a weight blob).
@@ -65,14 +65,21 @@ impl Module {
         let mut c = Cursor::new(data, 0);
         if data.len() < 4 || data[..4] != *b"ML\xefR" {
             let found: Vec<String> = data.iter().take(4).map(|b| format!("{b:02x}")).collect();
-            let found = if found.is_empty() { "an empty file".into() } else { found.join(" ") };
+            let found = if found.is_empty() {
+                "an empty file".into()
+            } else {
+                found.join(" ")
+            };
             return Err(BytecodeError::Magic { found });
         }
         c.take(4, "magic number")?;
         let offset = c.offset();
         let version = c.varint("bytecode version")?;
         if version != 6 {
-            return Err(BytecodeError::Version { offset, found: version });
+            return Err(BytecodeError::Version {
+                offset,
+                found: version,
+            });
         }
         let offset = c.offset();
         let mut producer = Vec::new();
@@ -82,7 +89,8 @@ impl Module {
                 byte => producer.push(byte),
             }
         }
-        module.producer = String::from_utf8(producer).map_err(|_| BytecodeError::Utf8 { offset })?;
+        module.producer =
+            String::from_utf8(producer).map_err(|_| BytecodeError::Utf8 { offset })?;
 
         let mut sections: [Option<Cursor<'_>>; 9] = Default::default();
         while !c.is_empty() {
@@ -95,12 +103,18 @@ impl Module {
                 });
             };
             if slot.is_some() {
-                return Err(BytecodeError::Section { what: NAMES[section.id as usize], problem: "occurs twice" });
+                return Err(BytecodeError::Section {
+                    what: NAMES[section.id as usize],
+                    problem: "occurs twice",
+                });
             }
             *slot = Some(section.body);
         }
         let mut need = |id: usize| {
-            sections[id].take().ok_or(BytecodeError::Section { what: NAMES[id], problem: "is missing" })
+            sections[id].take().ok_or(BytecodeError::Section {
+                what: NAMES[id],
+                problem: "is missing",
+            })
         };
         module.read_strings(need(0)?)?;
         module.read_dialects(need(1)?)?;
@@ -125,7 +139,9 @@ impl Module {
 
     /// The name of an operation without the dialect's prefix: "primitive.add_v1".
     pub fn op_name(&self, index: u32) -> &str {
-        self.op_names.get(index as usize).map_or("", |&id| self.string_at(id))
+        self.op_names
+            .get(index as usize)
+            .map_or("", |&id| self.string_at(id))
     }
 
     /// Number of resources (weight blobs).
@@ -135,12 +151,15 @@ impl Module {
 
     /// Name of a resource.
     pub fn resource_name(&self, id: ResourceId) -> &str {
-        self.resources.get(id.0 as usize).map_or("", |r| self.string_at(r.name))
+        self.resources
+            .get(id.0 as usize)
+            .map_or("", |r| self.string_at(r.name))
     }
 
     /// The bytes of a resource, as a range of the mapped file. `None` for an unknown id.
     pub fn resource(&self, id: ResourceId) -> Option<SharedBytes> {
-        self.file.slice(self.resources.get(id.0 as usize)?.data.clone())
+        self.file
+            .slice(self.resources.get(id.0 as usize)?.data.clone())
     }
 
     pub(crate) fn file(&self) -> &SharedBytes {
@@ -206,7 +225,10 @@ impl Module {
             let start = c.offset();
             let bytes = c.take_u64(length, "string")?;
             let [text @ .., 0] = bytes else {
-                return Err(BytecodeError::Malformed { what: "a string does not end with NUL".into(), offset: start });
+                return Err(BytecodeError::Malformed {
+                    what: "a string does not end with NUL".into(),
+                    offset: start,
+                });
             };
             if std::str::from_utf8(text).is_err() {
                 return Err(BytecodeError::Utf8 { offset: start });
@@ -232,7 +254,11 @@ impl Module {
             };
             let name = self.string_at(name as u32);
             if name != "aicode" || version > DIALECT_VERSION {
-                return Err(BytecodeError::Dialect { offset, name: name.to_string(), version });
+                return Err(BytecodeError::Dialect {
+                    offset,
+                    name: name.to_string(),
+                    version,
+                });
             }
         }
         let offset = c.offset();
@@ -243,17 +269,25 @@ impl Module {
             for _ in 0..names {
                 let at = c.offset();
                 let (name, _registered) = c.flag_varint("operation name")?;
-                self.op_names.push(check_index(name, self.strings.len(), "string", at)? as u32);
+                self.op_names
+                    .push(check_index(name, self.strings.len(), "string", at)? as u32);
             }
         }
         if self.op_names.len() != total {
-            let what = format!("{} operation names are listed, {total} announced", self.op_names.len());
+            let what = format!(
+                "{} operation names are listed, {total} announced",
+                self.op_names.len()
+            );
             return Err(BytecodeError::Malformed { what, offset });
         }
         Ok(())
     }
 
-    fn read_attr_type_offsets(&mut self, mut c: Cursor<'_>, data: &Cursor<'_>) -> Result<(), BytecodeError> {
+    fn read_attr_type_offsets(
+        &mut self,
+        mut c: Cursor<'_>,
+        data: &Cursor<'_>,
+    ) -> Result<(), BytecodeError> {
         let attrs = c.count("attribute table")?;
         let types = c.count("type table")?;
         let end = data.offset() + data.remaining();
@@ -298,7 +332,11 @@ impl Module {
         }
         c.finish("the attribute table")?;
         if at != end {
-            return Err(BytecodeError::Trailing { what: "the attributes", offset: at, left: end - at });
+            return Err(BytecodeError::Trailing {
+                what: "the attributes",
+                offset: at,
+                left: end - at,
+            });
         }
         Ok(())
     }
@@ -321,7 +359,10 @@ impl Module {
         offsets: Option<Cursor<'_>>,
     ) -> Result<(), BytecodeError> {
         let Some(mut c) = offsets else { return Ok(()) };
-        let mut data = data.ok_or(BytecodeError::Section { what: NAMES[5], problem: "is missing" })?;
+        let mut data = data.ok_or(BytecodeError::Section {
+            what: NAMES[5],
+            problem: "is missing",
+        })?;
         let external_offset = c.offset();
         let external = c.varint("external resource groups")?;
         if external != 0 {
@@ -353,7 +394,10 @@ impl Module {
                 body.align(align, "resource alignment")?;
                 let start = body.offset();
                 let bytes = body.take_u64(length, "resource data")?;
-                self.resources.push(Resource { name, data: start..start + bytes.len() });
+                self.resources.push(Resource {
+                    name,
+                    data: start..start + bytes.len(),
+                });
                 body.finish("a resource")?;
             }
         }

@@ -60,7 +60,8 @@ impl ElementType {
             F64 | I64 | U64 | ComplexF32 => 8,
             F32 | TF32 | I32 | U32 | ComplexF16 | ComplexBF16 => 4,
             F16 | BF16 | I16 | U16 | ComplexF8E5M2 | ComplexF8E4M3FN => 2,
-            Bool | F8E5M2 | F8E4M3FN | F8E8M0FN | F4E2M1FN | I8 | I4 | I2 | U8 | U6 | U4 | U3 | U2 | U1 => 1,
+            Bool | F8E5M2 | F8E4M3FN | F8E8M0FN | F4E2M1FN | I8 | I4 | I2 | U8 | U6 | U4 | U3
+            | U2 | U1 => 1,
         }
     }
 
@@ -78,7 +79,10 @@ impl ElementType {
 
     /// True for the real floating-point types.
     pub fn is_float(self) -> bool {
-        matches!(self, F64 | F32 | TF32 | F16 | BF16 | F8E5M2 | F8E4M3FN | F8E8M0FN | F4E2M1FN)
+        matches!(
+            self,
+            F64 | F32 | TF32 | F16 | BF16 | F8E5M2 | F8E4M3FN | F8E8M0FN | F4E2M1FN
+        )
     }
 
     /// True for the integer types (not bool).
@@ -93,7 +97,10 @@ impl ElementType {
 
     /// True for the complex types.
     pub fn is_complex(self) -> bool {
-        matches!(self, ComplexF64 | ComplexF32 | ComplexF16 | ComplexBF16 | ComplexF8E5M2 | ComplexF8E4M3FN)
+        matches!(
+            self,
+            ComplexF64 | ComplexF32 | ComplexF16 | ComplexBF16 | ComplexF8E5M2 | ComplexF8E4M3FN
+        )
     }
 
     /// The name that NumPy and Core AI's runtime use: "float32", "int64", "bool".
@@ -208,8 +215,11 @@ pub struct TensorType {
 impl TensorType {
     /// The shape as text: `[2, ?, 64]`.
     pub fn shape_text(&self) -> String {
-        let dims: Vec<String> =
-            self.shape.iter().map(|d| d.map_or_else(|| "?".to_string(), |d| d.to_string())).collect();
+        let dims: Vec<String> = self
+            .shape
+            .iter()
+            .map(|d| d.map_or_else(|| "?".to_string(), |d| d.to_string()))
+            .collect();
         format!("[{}]", dims.join(", "))
     }
 }
@@ -276,7 +286,13 @@ impl Module {
                     shape.push(match dim {
                         i64::MIN => None,
                         d if d >= 0 => Some(d as u64),
-                        d => return Err(BytecodeError::BadValue { what: "tensor extent", offset, value: d as u64 }),
+                        d => {
+                            return Err(BytecodeError::BadValue {
+                                what: "tensor extent",
+                                offset,
+                                value: d as u64,
+                            });
+                        }
                     });
                 }
                 let offset = c.offset();
@@ -289,8 +305,16 @@ impl Module {
                         });
                     }
                 };
-                let encoding = if code == 3 { Some(self.read_attr_id(c)?) } else { None };
-                Ok(Type::Tensor(TensorType { element, shape, encoding }))
+                let encoding = if code == 3 {
+                    Some(self.read_attr_id(c)?)
+                } else {
+                    None
+                };
+                Ok(Type::Tensor(TensorType {
+                    element,
+                    shape,
+                    encoding,
+                }))
             }
             30 => {
                 let results = self.read_type_list(c)?;

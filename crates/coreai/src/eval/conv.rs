@@ -20,7 +20,9 @@ fn advance(index: &mut [usize], shape: &[usize]) -> bool {
 fn positive(array: &Array, rank: usize, what: &str) -> Result<Vec<usize>, OpError> {
     let values = extents(array)?;
     if values.len() != rank || values.contains(&0) {
-        return Err(OpError::invalid(format!("{what} {values:?} must be {rank} positive numbers")));
+        return Err(OpError::invalid(format!(
+            "{what} {values:?} must be {rank} positive numbers"
+        )));
     }
     Ok(values)
 }
@@ -30,7 +32,11 @@ fn window(kernel: usize, dilation: usize) -> Result<usize, OpError> {
         .checked_sub(1)
         .and_then(|k| k.checked_mul(dilation))
         .and_then(|k| k.checked_add(1))
-        .ok_or_else(|| OpError::invalid(format!("a kernel of {kernel} with dilation {dilation} is not possible")))
+        .ok_or_else(|| {
+            OpError::invalid(format!(
+                "a kernel of {kernel} with dilation {dilation} is not possible"
+            ))
+        })
 }
 
 fn floats(x: &Array) -> Result<Vec<f32>, OpError> {
@@ -61,12 +67,18 @@ pub(super) fn conv(
         && sw[0] % groups == 0
         && x.element() == weight.element();
     if !fits {
-        return Err(OpError::invalid(format!("weight {weight:?} in {groups} groups does not fit input {x:?}")));
+        return Err(OpError::invalid(format!(
+            "weight {weight:?} in {groups} groups does not fit input {x:?}"
+        )));
     }
     let mut shape = vec![sx[0], sw[0]];
     for d in 0..rank {
         let span = window(sw[d + 2], dilation[d])?;
-        shape.push(if sx[d + 2] < span { 0 } else { (sx[d + 2] - span) / stride[d] + 1 });
+        shape.push(if sx[d + 2] < span {
+            0
+        } else {
+            (sx[d + 2] - span) / stride[d] + 1
+        });
     }
     checked_len(x.element(), &shape)?;
     let (vx, vw) = (floats(x)?, floats(weight)?);
@@ -143,7 +155,9 @@ pub(super) fn conv_transpose(
         && output_pad.len() == rank
         && x.element() == weight.element();
     if !fits {
-        return Err(OpError::invalid(format!("weight {weight:?} in {groups} groups does not fit input {x:?}")));
+        return Err(OpError::invalid(format!(
+            "weight {weight:?} in {groups} groups does not fit input {x:?}"
+        )));
     }
     let mut shape = vec![sx[0], sw[1] * groups];
     for d in 0..rank {
@@ -153,7 +167,11 @@ pub(super) fn conv_transpose(
             + 1;
         match usize::try_from(size) {
             Ok(size) if size < 1 << 40 => shape.push(size),
-            _ => return Err(OpError::invalid(format!("the result would have an extent of {size}"))),
+            _ => {
+                return Err(OpError::invalid(format!(
+                    "the result would have an extent of {size}"
+                )));
+            }
         }
     }
     checked_len(x.element(), &shape)?;
@@ -179,7 +197,8 @@ pub(super) fn conv_transpose(
                     let mut tap = vec![0usize; rank];
                     for &weight in w {
                         let to = (0..rank).try_fold(0usize, |sum, d| {
-                            let pos = (at[d] * stride[d] + tap[d] * dilation[d]).checked_sub(padding[d])?;
+                            let pos = (at[d] * stride[d] + tap[d] * dilation[d])
+                                .checked_sub(padding[d])?;
                             (pos < shape[d + 2]).then_some(sum + pos * own[d + 2])
                         });
                         if let Some(to) = to {
@@ -211,7 +230,10 @@ pub(super) fn pool(
     let ceil = single(ceil)? != 0;
     let sx = x.shape();
     if sx.len() != rank + 2 {
-        return Err(OpError::invalid(format!("pooling over {rank} dimensions needs rank {}: {x:?}", rank + 2)));
+        return Err(OpError::invalid(format!(
+            "pooling over {rank} dimensions needs rank {}: {x:?}",
+            rank + 2
+        )));
     }
     let mut shape = sx[..2].to_vec();
     for d in 0..rank {
@@ -222,7 +244,11 @@ pub(super) fn pool(
             Some(room) if ceil => {
                 // A window that starts past the end is not counted.
                 let n = room.div_ceil(stride[d]) + 1;
-                if (n - 1) * stride[d] >= sx[d + 2] { n - 1 } else { n }
+                if (n - 1) * stride[d] >= sx[d + 2] {
+                    n - 1
+                } else {
+                    n
+                }
             }
             Some(room) => room / stride[d] + 1,
         });
@@ -259,7 +285,9 @@ pub(super) fn pool(
             let mut out = Vec::new();
             windows(Box::new(|w| {
                 out.push(if largest {
-                    w.fold(f32::NEG_INFINITY, |m, i| if m > v[i] || m.is_nan() { m } else { v[i] })
+                    w.fold(f32::NEG_INFINITY, |m, i| {
+                        if m > v[i] || m.is_nan() { m } else { v[i] }
+                    })
                 } else {
                     w.map(|i| v[i]).sum()
                 });
@@ -270,7 +298,9 @@ pub(super) fn pool(
             let mut out = Vec::new();
             windows(Box::new(|w| {
                 out.push(if largest {
-                    w.fold(f64::NEG_INFINITY, |m, i| if m > v[i] || m.is_nan() { m } else { v[i] })
+                    w.fold(f64::NEG_INFINITY, |m, i| {
+                        if m > v[i] || m.is_nan() { m } else { v[i] }
+                    })
                 } else {
                     w.map(|i| v[i]).sum()
                 });
@@ -280,7 +310,11 @@ pub(super) fn pool(
         Numbers::Int(v) => {
             let mut out = Vec::new();
             windows(Box::new(|w| {
-                out.push(if largest { w.map(|i| v[i]).max().unwrap_or(0) } else { w.map(|i| v[i]).sum() });
+                out.push(if largest {
+                    w.map(|i| v[i]).max().unwrap_or(0)
+                } else {
+                    w.map(|i| v[i]).sum()
+                });
             }));
             Ok(store_int(x.element(), &shape, &out)?)
         }

@@ -13,18 +13,30 @@ use crate::scalar::{Numbers, decode, store_f32, store_f64, store_int};
 /// NumPy's rule: shapes are aligned at the right, and an extent of 1 stretches.
 pub(crate) fn broadcast_shape(a: &[usize], b: &[usize]) -> Result<Vec<usize>, OpError> {
     let rank = a.len().max(b.len());
-    let at = |s: &[usize], i: usize| if i + s.len() >= rank { s[i + s.len() - rank] } else { 1 };
+    let at = |s: &[usize], i: usize| {
+        if i + s.len() >= rank {
+            s[i + s.len() - rank]
+        } else {
+            1
+        }
+    };
     (0..rank)
         .map(|i| match (at(a, i), at(b, i)) {
             (x, y) if x == y => Ok(x),
             (1, y) => Ok(y),
             (x, 1) => Ok(x),
-            _ => Err(OpError::invalid(format!("shapes {a:?} and {b:?} do not broadcast"))),
+            _ => Err(OpError::invalid(format!(
+                "shapes {a:?} and {b:?} do not broadcast"
+            ))),
         })
         .collect()
 }
 
-pub(super) fn broadcast_shapes(a: &Array, b: &Array, element: ElementType) -> Result<Array, OpError> {
+pub(super) fn broadcast_shapes(
+    a: &Array,
+    b: &Array,
+    element: ElementType,
+) -> Result<Array, OpError> {
     let shape = broadcast_shape(&super::extents(a)?, &super::extents(b)?)?;
     let values: Vec<i128> = shape.iter().map(|&d| d as i128).collect();
     Ok(store_int(element, &[values.len()], &values)?)
@@ -94,7 +106,11 @@ pub(super) fn unary(op: Unary, x: &Array) -> Result<Array, OpError> {
                 Unary::Tanh => f64::tanh,
                 Unary::Not => return Err(OpError::Element(element.to_string())),
             };
-            Ok(store_f64(element, shape, v.iter().map(|&x| f(x)).collect())?)
+            Ok(store_f64(
+                element,
+                shape,
+                v.iter().map(|&x| f(x)).collect(),
+            )?)
         }
         Numbers::Int(v) => {
             let out: Vec<i128> = match op {
@@ -131,7 +147,9 @@ pub(super) fn gelu(x: &Array, mode: u64) -> Result<Array, OpError> {
     match decode(x)? {
         Numbers::F32(v) => {
             let out = match mode {
-                0 => map(&v, |x| 0.5 * x * (1.0 + math::erf(x * std::f32::consts::FRAC_1_SQRT_2))),
+                0 => map(&v, |x| {
+                    0.5 * x * (1.0 + math::erf(x * std::f32::consts::FRAC_1_SQRT_2))
+                }),
                 1 => map(&v, |x| {
                     let u = SQRT_2_OVER_PI as f32 * (x + 0.044715 * x * x * x);
                     // 0.5 (1 + tanh u) is sigmoid(2 u).
@@ -149,7 +167,11 @@ pub(super) fn gelu(x: &Array, mode: u64) -> Result<Array, OpError> {
                 2 => |x| x / (1.0 + (-1.702 * x).exp()),
                 other => return Err(OpError::invalid(format!("GELU form {other} is not known"))),
             };
-            Ok(store_f64(x.element(), x.shape(), v.iter().map(|&x| f(x)).collect())?)
+            Ok(store_f64(
+                x.element(),
+                x.shape(),
+                v.iter().map(|&x| f(x)).collect(),
+            )?)
         }
         Numbers::Int(_) => Err(OpError::Element(x.element().to_string())),
     }
@@ -166,12 +188,30 @@ pub(super) fn cast(x: &Array, to: ElementType) -> Result<Array, OpError> {
     match decode(x)? {
         Numbers::F32(v) if to.is_float() => Ok(store_f32(to, shape, v.into_owned())?),
         Numbers::F64(v) if to.is_float() => Ok(store_f64(to, shape, v.into_owned())?),
-        Numbers::F32(v) if to == Bool => Ok(Array::from_bools(shape, &v.iter().map(|&x| x != 0.0).collect::<Vec<_>>())?),
-        Numbers::F64(v) if to == Bool => Ok(Array::from_bools(shape, &v.iter().map(|&x| x != 0.0).collect::<Vec<_>>())?),
-        Numbers::F32(v) => Ok(store_int(to, shape, &v.iter().map(|&x| x as i128).collect::<Vec<_>>())?),
-        Numbers::F64(v) => Ok(store_int(to, shape, &v.iter().map(|&x| x as i128).collect::<Vec<_>>())?),
-        Numbers::Int(v) if to == F64 => Ok(store_f64(to, shape, v.iter().map(|&x| x as f64).collect())?),
-        Numbers::Int(v) if to.is_float() => Ok(store_f32(to, shape, v.iter().map(|&x| x as f32).collect())?),
+        Numbers::F32(v) if to == Bool => Ok(Array::from_bools(
+            shape,
+            &v.iter().map(|&x| x != 0.0).collect::<Vec<_>>(),
+        )?),
+        Numbers::F64(v) if to == Bool => Ok(Array::from_bools(
+            shape,
+            &v.iter().map(|&x| x != 0.0).collect::<Vec<_>>(),
+        )?),
+        Numbers::F32(v) => Ok(store_int(
+            to,
+            shape,
+            &v.iter().map(|&x| x as i128).collect::<Vec<_>>(),
+        )?),
+        Numbers::F64(v) => Ok(store_int(
+            to,
+            shape,
+            &v.iter().map(|&x| x as i128).collect::<Vec<_>>(),
+        )?),
+        Numbers::Int(v) if to == F64 => {
+            Ok(store_f64(to, shape, v.iter().map(|&x| x as f64).collect())?)
+        }
+        Numbers::Int(v) if to.is_float() => {
+            Ok(store_f32(to, shape, v.iter().map(|&x| x as f32).collect())?)
+        }
         Numbers::Int(v) => Ok(store_int(to, shape, &v)?),
     }
 }
@@ -220,9 +260,18 @@ fn spread<'a, T: Copy>(v: &'a [T], shape: &[usize], out: &[usize]) -> Cow<'a, [T
     }
 }
 
-pub(super) fn binary(op: Binary, a: &Array, b: &Array, result: ElementType) -> Result<Array, OpError> {
+pub(super) fn binary(
+    op: Binary,
+    a: &Array,
+    b: &Array,
+    result: ElementType,
+) -> Result<Array, OpError> {
     if a.element() != b.element() {
-        return Err(OpError::invalid(format!("operands are {} and {}", a.element(), b.element())));
+        return Err(OpError::invalid(format!(
+            "operands are {} and {}",
+            a.element(),
+            b.element()
+        )));
     }
     let shape = broadcast_shape(a.shape(), b.shape())?;
     checked_len(a.element(), &shape)?;
@@ -240,8 +289,12 @@ pub(super) fn binary(op: Binary, a: &Array, b: &Array, result: ElementType) -> R
                 Binary::FloorDivide => zip(x, y, &shape, |x, y| (x / y).floor())?,
                 Binary::Modulo => zip(x, y, &shape, |x, y| x % y)?,
                 Binary::Pow => zip(x, y, &shape, pow32)?,
-                Binary::Maximum => zip(x, y, &shape, |x, y| if x > y || x.is_nan() { x } else { y })?,
-                Binary::Minimum => zip(x, y, &shape, |x, y| if x < y || x.is_nan() { x } else { y })?,
+                Binary::Maximum => {
+                    zip(x, y, &shape, |x, y| if x > y || x.is_nan() { x } else { y })?
+                }
+                Binary::Minimum => {
+                    zip(x, y, &shape, |x, y| if x < y || x.is_nan() { x } else { y })?
+                }
                 Binary::Equal => return bools(&shape, zip(x, y, &shape, |x, y| x == y)?),
                 Binary::NotEqual => return bools(&shape, zip(x, y, &shape, |x, y| x != y)?),
                 Binary::Greater => return bools(&shape, zip(x, y, &shape, |x, y| x > y)?),
@@ -270,7 +323,9 @@ pub(super) fn binary(op: Binary, a: &Array, b: &Array, result: ElementType) -> R
         }
         (Numbers::Int(x), Numbers::Int(y)) => {
             let (x, y) = ((&*x, a.shape()), (&*y, b.shape()));
-            if matches!(op, Binary::Divide | Binary::FloorDivide | Binary::Modulo) && y.0.contains(&0) {
+            if matches!(op, Binary::Divide | Binary::FloorDivide | Binary::Modulo)
+                && y.0.contains(&0)
+            {
                 return Err(OpError::invalid("integer division by zero"));
             }
             let boolean = a.element() == Bool;
@@ -281,7 +336,9 @@ pub(super) fn binary(op: Binary, a: &Array, b: &Array, result: ElementType) -> R
                 Binary::Sub => |x, y| x.wrapping_sub(y),
                 Binary::Mul => |x, y| x.wrapping_mul(y),
                 Binary::Divide => |x, y| x / y,
-                Binary::FloorDivide => |x, y| x.div_euclid(y) - i128::from(y < 0 && x.rem_euclid(y) != 0),
+                Binary::FloorDivide => {
+                    |x, y| x.div_euclid(y) - i128::from(y < 0 && x.rem_euclid(y) != 0)
+                }
                 Binary::Modulo => |x, y| x % y,
                 Binary::Pow => int_pow,
                 Binary::Maximum => |x, y| x.max(y),
@@ -332,10 +389,17 @@ fn int_pow(x: i128, y: i128) -> i128 {
 
 pub(super) fn select(condition: &Array, a: &Array, b: &Array) -> Result<Array, OpError> {
     if condition.element() != Bool {
-        return Err(OpError::invalid(format!("the condition is {}, not bool", condition.element())));
+        return Err(OpError::invalid(format!(
+            "the condition is {}, not bool",
+            condition.element()
+        )));
     }
     if a.element() != b.element() {
-        return Err(OpError::invalid(format!("the choices are {} and {}", a.element(), b.element())));
+        return Err(OpError::invalid(format!(
+            "the choices are {} and {}",
+            a.element(),
+            b.element()
+        )));
     }
     let shape = broadcast_shape(&broadcast_shape(condition.shape(), a.shape())?, b.shape())?;
     checked_len(a.element(), &shape)?;
@@ -347,10 +411,20 @@ pub(super) fn select(condition: &Array, a: &Array, b: &Array) -> Result<Array, O
         shape: &[usize],
     ) -> Result<Array, OpError> {
         let missing = || OpError::Element(a.element().to_string());
-        let (x, y) = (a.raw::<T>().ok_or_else(missing)?, b.raw::<T>().ok_or_else(missing)?);
+        let (x, y) = (
+            a.raw::<T>().ok_or_else(missing)?,
+            b.raw::<T>().ok_or_else(missing)?,
+        );
         let (x, y) = (spread(x, a.shape(), shape), spread(y, b.shape(), shape));
-        let out = chosen.iter().zip(x.iter().zip(y.iter())).map(|(&c, (&x, &y))| if c != 0 { x } else { y });
-        Ok(Array::from_vec(a.element(), shape, out.collect::<Vec<T>>())?)
+        let out = chosen
+            .iter()
+            .zip(x.iter().zip(y.iter()))
+            .map(|(&c, (&x, &y))| if c != 0 { x } else { y });
+        Ok(Array::from_vec(
+            a.element(),
+            shape,
+            out.collect::<Vec<T>>(),
+        )?)
     }
     match a.element().size() {
         1 => pick::<u8>(&chosen, a, b, &shape),
@@ -391,12 +465,24 @@ fn store_parts(element: ElementType, shape: &[usize], values: Vec<f64>) -> Resul
     Ok(Array::new(element, shape, real.shared().clone())?)
 }
 
-pub(super) fn create_complex(re: &Array, im: &Array, element: ElementType) -> Result<Array, OpError> {
+pub(super) fn create_complex(
+    re: &Array,
+    im: &Array,
+    element: ElementType,
+) -> Result<Array, OpError> {
     if re.shape() != im.shape() {
-        return Err(OpError::invalid(format!("the parts have shapes {:?} and {:?}", re.shape(), im.shape())));
+        return Err(OpError::invalid(format!(
+            "the parts have shapes {:?} and {:?}",
+            re.shape(),
+            im.shape()
+        )));
     }
     let (a, b) = (re.to_f32()?, im.to_f32()?);
-    let values = a.iter().zip(&b).flat_map(|(&x, &y)| [f64::from(x), f64::from(y)]).collect();
+    let values = a
+        .iter()
+        .zip(&b)
+        .flat_map(|(&x, &y)| [f64::from(x), f64::from(y)])
+        .collect();
     store_parts(element, re.shape(), values)
 }
 
@@ -410,7 +496,11 @@ fn complex_cast(x: &Array, to: ElementType) -> Result<Array, OpError> {
         return store_parts(to, x.shape(), parts(x)?);
     }
     if to.is_complex() {
-        let values = x.to_f32()?.iter().flat_map(|&v| [f64::from(v), 0.0]).collect();
+        let values = x
+            .to_f32()?
+            .iter()
+            .flat_map(|&v| [f64::from(v), 0.0])
+            .collect();
         return store_parts(to, x.shape(), values);
     }
     cast(&complex_part(x, 0, part_type(x.element())?)?, to)
@@ -422,7 +512,12 @@ fn complex_unary(op: Unary, x: &Array) -> Result<Array, OpError> {
         Unary::Exp => |[a, b]| [a.exp() * b.cos(), a.exp() * b.sin()],
         Unary::Log => |[a, b]| [a.hypot(b).ln(), b.atan2(a)],
         Unary::Cos => |[a, b]| [a.cos() * b.cosh(), -a.sin() * b.sinh()],
-        Unary::Sigmoid => |[a, b]| divide([1.0, 0.0], [1.0 + (-a).exp() * b.cos(), -(-a).exp() * b.sin()]),
+        Unary::Sigmoid => |[a, b]| {
+            divide(
+                [1.0, 0.0],
+                [1.0 + (-a).exp() * b.cos(), -(-a).exp() * b.sin()],
+            )
+        },
         Unary::Silu => |[a, b]| divide([a, b], [1.0 + (-a).exp() * b.cos(), -(-a).exp() * b.sin()]),
         _ => return Err(OpError::Element(x.element().to_string())),
     };
@@ -454,5 +549,9 @@ fn complex_binary(op: Binary, a: &Array, b: &Array, shape: &[usize]) -> Result<A
         Binary::NotEqual => return bools(shape, pairs.map(|(x, y)| x != y).collect()),
         _ => return Err(OpError::Element(a.element().to_string())),
     };
-    store_parts(a.element(), shape, pairs.flat_map(|(x, y)| f(x, y)).collect())
+    store_parts(
+        a.element(),
+        shape,
+        pairs.flat_map(|(x, y)| f(x, y)).collect(),
+    )
 }

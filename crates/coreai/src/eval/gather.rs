@@ -6,11 +6,19 @@ use crate::error::OpError;
 use crate::scalar::{Numbers, decode, store_f32, store_f64, store_int};
 
 fn wrap(index: i64, extent: usize) -> Result<usize, OpError> {
-    let at = if index < 0 { index + extent as i64 } else { index };
+    let at = if index < 0 {
+        index + extent as i64
+    } else {
+        index
+    };
     usize::try_from(at)
         .ok()
         .filter(|&i| i < extent)
-        .ok_or_else(|| OpError::invalid(format!("index {index} is out of bounds for a dimension of {extent}")))
+        .ok_or_else(|| {
+            OpError::invalid(format!(
+                "index {index} is out of bounds for a dimension of {extent}"
+            ))
+        })
 }
 
 pub(super) fn gather_along_axis(x: &Array, indices: &Array, dim: &Array) -> Result<Array, OpError> {
@@ -30,7 +38,11 @@ fn along_axis(x: &Array, indices: &Array, a: usize) -> Result<Vec<usize>, OpErro
     let fits = indices.rank() == x.rank()
         && (0..x.rank()).all(|i| i == a || indices.shape()[i] <= x.shape()[i]);
     if !fits {
-        return Err(OpError::invalid(format!("indices {:?} do not fit into {:?}", indices.shape(), x.shape())));
+        return Err(OpError::invalid(format!(
+            "indices {:?} do not fit into {:?}",
+            indices.shape(),
+            x.shape()
+        )));
     }
     let own = strides(x.shape());
     let values = integers(indices)?;
@@ -38,7 +50,11 @@ fn along_axis(x: &Array, indices: &Array, a: usize) -> Result<Vec<usize>, OpErro
     let mut index = vec![0usize; x.rank()];
     for value in values {
         let along = wrap(value, x.shape()[a])?;
-        let at = index.iter().enumerate().map(|(d, &i)| if d == a { along } else { i } * own[d]).sum();
+        let at = index
+            .iter()
+            .enumerate()
+            .map(|(d, &i)| if d == a { along } else { i } * own[d])
+            .sum();
         out.push(at);
         for d in (0..index.len()).rev() {
             index[d] += 1;
@@ -54,14 +70,21 @@ fn along_axis(x: &Array, indices: &Array, a: usize) -> Result<Vec<usize>, OpErro
 /// The first element in `x` that each index tuple names, and the elements of each block that it names.
 fn nd_places(x: &Array, indices: &Array) -> Result<(Vec<usize>, usize), OpError> {
     let Some(&q) = indices.shape().last() else {
-        return Err(OpError::invalid("the indices have rank 0; their last dimension holds the coordinates"));
+        return Err(OpError::invalid(
+            "the indices have rank 0; their last dimension holds the coordinates",
+        ));
     };
     if q > x.rank() {
-        return Err(OpError::invalid(format!("{q} coordinates for an array of rank {}", x.rank())));
+        return Err(OpError::invalid(format!(
+            "{q} coordinates for an array of rank {}",
+            x.rank()
+        )));
     }
     let own = strides(x.shape());
     let block: usize = x.shape()[q..].iter().product();
-    let count = indices.shape()[..indices.rank() - 1].iter().product::<usize>();
+    let count = indices.shape()[..indices.rank() - 1]
+        .iter()
+        .product::<usize>();
     let values = integers(indices)?;
     let mut out = Vec::with_capacity(count);
     for i in 0..count {
@@ -115,7 +138,9 @@ pub(super) fn scatter_along_axis(
     let a = axis(single(dim)?, x.rank())?;
     let places = along_axis(x, indices, a)?;
     if updates.element() != x.element() || updates.shape() != indices.shape() {
-        return Err(OpError::invalid(format!("updates {updates:?} do not fit indices {indices:?}")));
+        return Err(OpError::invalid(format!(
+            "updates {updates:?} do not fit indices {indices:?}"
+        )));
     }
     fn go<T: Copy>(out: &mut [T], from: &[T], places: &[usize], f: impl Fn(T, T) -> T) {
         for (&at, &value) in places.iter().zip(from) {
@@ -132,7 +157,11 @@ pub(super) fn scatter_along_axis(
                 4 => go($out, $from, &places, |o, v| o / v),
                 5 => go($out, $from, &places, |o, v| if v > o { v } else { o }),
                 6 => go($out, $from, &places, |o, v| if v < o { v } else { o }),
-                other => return Err(OpError::invalid(format!("scatter mode {other} is not known"))),
+                other => {
+                    return Err(OpError::invalid(format!(
+                        "scatter mode {other} is not known"
+                    )))
+                }
             }
         };
     }

@@ -47,7 +47,13 @@ fn plan(a: &Array, b: &Array) -> Result<Plan, OpError> {
     };
     let count: usize = batch.iter().product();
     let pairs = (0..count).map(|f| (index(ba, f), index(bb, f))).collect();
-    Ok(Plan { shape, m: ma[0], n: mb[1], k: ma[1], pairs })
+    Ok(Plan {
+        shape,
+        m: ma[0],
+        n: mb[1],
+        k: ma[1],
+        pairs,
+    })
 }
 
 pub(super) fn batch_matmul(a: &Array, b: &Array) -> Result<Array, OpError> {
@@ -66,7 +72,14 @@ pub(super) fn batch_matmul(a: &Array, b: &Array) -> Result<Array, OpError> {
             } else {
                 for (i, &(ia, ib)) in p.pairs.iter().enumerate() {
                     let c = &mut out[i * mn..(i + 1) * mn];
-                    matmul_f32(&x[ia * mk..(ia + 1) * mk], &y[ib * kn..(ib + 1) * kn], c, p.m, p.n, p.k);
+                    matmul_f32(
+                        &x[ia * mk..(ia + 1) * mk],
+                        &y[ib * kn..(ib + 1) * kn],
+                        c,
+                        p.m,
+                        p.n,
+                        p.k,
+                    );
                 }
             }
             Ok(store_f32(a.element(), &p.shape, out)?)
@@ -91,7 +104,9 @@ pub(super) fn batch_matmul(a: &Array, b: &Array) -> Result<Array, OpError> {
                 for r in 0..p.m {
                     for c in 0..p.n {
                         out[i * mn + r * p.n + c] = (0..p.k).fold(0i128, |s, k| {
-                            s.wrapping_add(x[ia * mk + r * p.k + k].wrapping_mul(y[ib * kn + k * p.n + c]))
+                            s.wrapping_add(
+                                x[ia * mk + r * p.k + k].wrapping_mul(y[ib * kn + k * p.n + c]),
+                            )
                         });
                     }
                 }
@@ -111,7 +126,9 @@ pub(crate) fn matmul_f32(a: &[f32], b: &[f32], c: &mut [f32], m: usize, n: usize
         c.fill(0.0);
         return;
     }
-    let workers = std::thread::available_parallelism().map_or(1, |n| n.get()).min(m.div_ceil(4));
+    let workers = std::thread::available_parallelism()
+        .map_or(1, |n| n.get())
+        .min(m.div_ceil(4));
     if workers < 2 || m * n * k < PARALLEL_WORK {
         return block_rows(a, b, c, n, k);
     }
@@ -171,14 +188,26 @@ mod tests {
 
     #[test]
     fn products_match_a_plain_loop() {
-        for (m, n, k) in [(1, 1, 1), (5, 17, 3), (4, 16, 8), (37, 65, 129), (130, 70, 140)] {
-            let a: Vec<f32> = (0..m * k).map(|i| ((i * 37 % 23) as f32 - 11.0) / 7.0).collect();
-            let b: Vec<f32> = (0..k * n).map(|i| ((i * 53 % 29) as f32 - 14.0) / 9.0).collect();
+        for (m, n, k) in [
+            (1, 1, 1),
+            (5, 17, 3),
+            (4, 16, 8),
+            (37, 65, 129),
+            (130, 70, 140),
+        ] {
+            let a: Vec<f32> = (0..m * k)
+                .map(|i| ((i * 37 % 23) as f32 - 11.0) / 7.0)
+                .collect();
+            let b: Vec<f32> = (0..k * n)
+                .map(|i| ((i * 53 % 29) as f32 - 14.0) / 9.0)
+                .collect();
             let mut c = vec![0.0; m * n];
             matmul_f32(&a, &b, &mut c, m, n, k);
             for r in 0..m {
                 for j in 0..n {
-                    let want: f64 = (0..k).map(|p| f64::from(a[r * k + p]) * f64::from(b[p * n + j])).sum();
+                    let want: f64 = (0..k)
+                        .map(|p| f64::from(a[r * k + p]) * f64::from(b[p * n + j]))
+                        .sum();
                     assert!((f64::from(c[r * n + j]) - want).abs() < 1e-4 * (1.0 + want.abs()));
                 }
             }
@@ -191,7 +220,10 @@ mod tests {
         let b = Array::from_values(&[2, 3, 1], (0..6).map(|v| v as f32).collect()).unwrap();
         let c = batch_matmul(&a, &b).unwrap();
         assert_eq!(c.shape(), &[2, 2, 2, 1]);
-        assert_eq!(c.values::<f32>().unwrap(), &[5.0, 14.0, 14.0, 50.0, 23.0, 32.0, 86.0, 122.0]);
+        assert_eq!(
+            c.values::<f32>().unwrap(),
+            &[5.0, 14.0, 14.0, 50.0, 23.0, 32.0, 86.0, 122.0]
+        );
         assert!(batch_matmul(&a, &a).is_err());
     }
 }

@@ -35,7 +35,10 @@ pub(crate) struct Spec<'a> {
 
 impl Spec<'_> {
     fn element(&self) -> Result<ElementType, OpError> {
-        self.elements.first().copied().ok_or_else(|| OpError::invalid("the operation has no tensor result"))
+        self.elements
+            .first()
+            .copied()
+            .ok_or_else(|| OpError::invalid("the operation has no tensor result"))
     }
 }
 
@@ -43,7 +46,10 @@ impl Spec<'_> {
 pub(crate) fn evaluate(spec: &Spec<'_>, operands: &[Array]) -> Result<Vec<Array>, OpError> {
     let get = |i: usize| {
         operands.get(i).ok_or_else(|| {
-            OpError::invalid(format!("operand {i} is missing (the operation has {})", operands.len()))
+            OpError::invalid(format!(
+                "operand {i} is missing (the operation has {})",
+                operands.len()
+            ))
         })
     };
     let one = |array: Result<Array, OpError>| array.map(|a| vec![a]);
@@ -53,11 +59,19 @@ pub(crate) fn evaluate(spec: &Spec<'_>, operands: &[Array]) -> Result<Vec<Array>
         OpCode::Where => one(elementwise::select(get(0)?, get(1)?, get(2)?)),
         OpCode::Gelu => one(elementwise::gelu(get(0)?, spec.mode)),
         OpCode::Cast => one(elementwise::cast(get(0)?, spec.element()?)),
-        OpCode::CreateComplex => one(elementwise::create_complex(get(0)?, get(1)?, spec.element()?)),
+        OpCode::CreateComplex => one(elementwise::create_complex(
+            get(0)?,
+            get(1)?,
+            spec.element()?,
+        )),
         OpCode::RealPart => one(elementwise::complex_part(get(0)?, 0, spec.element()?)),
         OpCode::ImaginaryPart => one(elementwise::complex_part(get(0)?, 1, spec.element()?)),
         OpCode::BatchMatmul => one(matmul::batch_matmul(get(0)?, get(1)?)),
-        OpCode::BroadcastShapes => one(elementwise::broadcast_shapes(get(0)?, get(1)?, spec.element()?)),
+        OpCode::BroadcastShapes => one(elementwise::broadcast_shapes(
+            get(0)?,
+            get(1)?,
+            spec.element()?,
+        )),
         OpCode::Reduce(op) => one(reduce::reduce(op, get(0)?, get(1)?)),
         OpCode::Argmax => one(reduce::argmax(get(0)?, get(1)?, spec.element()?)),
         OpCode::Softmax => one(reduce::softmax(get(0)?, get(1)?)),
@@ -74,7 +88,13 @@ pub(crate) fn evaluate(spec: &Spec<'_>, operands: &[Array]) -> Result<Vec<Array>
         OpCode::Concat => one(movement::concat(get(0)?, &operands[1..])),
         OpCode::Split => movement::split(get(0)?, get(1)?, get(2)?, spec.elements.len()),
         OpCode::Slice => one(movement::slice(get(0)?, get(1)?, get(2)?, get(3)?)),
-        OpCode::SliceUpdate => one(movement::slice_update(get(0)?, get(1)?, get(2)?, get(3)?, get(4)?)),
+        OpCode::SliceUpdate => one(movement::slice_update(
+            get(0)?,
+            get(1)?,
+            get(2)?,
+            get(3)?,
+            get(4)?,
+        )),
         OpCode::Tile => one(movement::tile(get(0)?, get(1)?)),
         OpCode::Pad => one(movement::pad(get(0)?, get(1)?, get(2)?, spec.mode)),
         OpCode::Reverse => one(movement::reverse(get(0)?, get(1)?)),
@@ -82,14 +102,22 @@ pub(crate) fn evaluate(spec: &Spec<'_>, operands: &[Array]) -> Result<Vec<Array>
         OpCode::Range => one(movement::range(get(0)?, get(1)?, get(2)?)),
         OpCode::GatherAlongAxis => one(gather::gather_along_axis(get(0)?, get(1)?, get(2)?)),
         OpCode::GatherNd => one(gather::gather_nd(get(0)?, get(1)?)),
-        OpCode::ScatterAlongAxis => {
-            one(gather::scatter_along_axis(get(0)?, get(1)?, get(2)?, get(3)?, spec.mode))
-        }
+        OpCode::ScatterAlongAxis => one(gather::scatter_along_axis(
+            get(0)?,
+            get(1)?,
+            get(2)?,
+            get(3)?,
+            spec.mode,
+        )),
         OpCode::ScatterNd => one(gather::scatter_nd(get(0)?, get(1)?, get(2)?)),
         OpCode::Conv2d => one(conv::conv(get(0)?, get(1)?, get(2)?, get(3)?, get(4)?, 2)),
         OpCode::Conv3d => one(conv::conv(get(0)?, get(1)?, get(2)?, get(3)?, get(4)?, 3)),
         OpCode::ConvTranspose2d | OpCode::ConvTranspose3d => {
-            let rank = if spec.code == OpCode::ConvTranspose2d { 2 } else { 3 };
+            let rank = if spec.code == OpCode::ConvTranspose2d {
+                2
+            } else {
+                3
+            };
             let params = conv::TransposeParams {
                 stride: get(2)?,
                 padding: get(3)?,
@@ -99,35 +127,94 @@ pub(crate) fn evaluate(spec: &Spec<'_>, operands: &[Array]) -> Result<Vec<Array>
             };
             one(conv::conv_transpose(get(0)?, get(1)?, &params, rank))
         }
-        OpCode::MaxPool2d => one(conv::pool(get(0)?, get(1)?, get(2)?, get(3)?, get(4)?, 2, true)),
-        OpCode::MaxPool3d => one(conv::pool(get(0)?, get(1)?, get(2)?, get(3)?, get(4)?, 3, true)),
-        OpCode::SumPool2d => one(conv::pool(get(0)?, get(1)?, get(2)?, get(3)?, get(4)?, 2, false)),
-        OpCode::SumPool3d => one(conv::pool(get(0)?, get(1)?, get(2)?, get(3)?, get(4)?, 3, false)),
-        OpCode::Interpolate => one(resample::interpolate(get(0)?, get(1)?, get(2)?, get(3)?, spec.mode)),
+        OpCode::MaxPool2d => one(conv::pool(
+            get(0)?,
+            get(1)?,
+            get(2)?,
+            get(3)?,
+            get(4)?,
+            2,
+            true,
+        )),
+        OpCode::MaxPool3d => one(conv::pool(
+            get(0)?,
+            get(1)?,
+            get(2)?,
+            get(3)?,
+            get(4)?,
+            3,
+            true,
+        )),
+        OpCode::SumPool2d => one(conv::pool(
+            get(0)?,
+            get(1)?,
+            get(2)?,
+            get(3)?,
+            get(4)?,
+            2,
+            false,
+        )),
+        OpCode::SumPool3d => one(conv::pool(
+            get(0)?,
+            get(1)?,
+            get(2)?,
+            get(3)?,
+            get(4)?,
+            3,
+            false,
+        )),
+        OpCode::Interpolate => one(resample::interpolate(
+            get(0)?,
+            get(1)?,
+            get(2)?,
+            get(3)?,
+            spec.mode,
+        )),
         OpCode::LutToDense => one(compressed::lut_to_dense(get(0)?, get(1)?, get(2)?)),
-        OpCode::BlockwiseShiftScale => {
-            one(compressed::blockwise_shift_scale(get(0)?, get(1)?, get(2)?, get(3)?, spec.element()?))
-        }
-        OpCode::Quantize => {
-            one(compressed::quantize(get(0)?, get(1)?, get(2)?, get(3)?, get(4)?, spec.element()?))
-        }
-        OpCode::Dequantize => {
-            one(compressed::dequantize(get(0)?, get(1)?, get(2)?, get(3)?, get(4)?, spec.element()?))
-        }
+        OpCode::BlockwiseShiftScale => one(compressed::blockwise_shift_scale(
+            get(0)?,
+            get(1)?,
+            get(2)?,
+            get(3)?,
+            spec.element()?,
+        )),
+        OpCode::Quantize => one(compressed::quantize(
+            get(0)?,
+            get(1)?,
+            get(2)?,
+            get(3)?,
+            get(4)?,
+            spec.element()?,
+        )),
+        OpCode::Dequantize => one(compressed::dequantize(
+            get(0)?,
+            get(1)?,
+            get(2)?,
+            get(3)?,
+            get(4)?,
+            spec.element()?,
+        )),
         OpCode::Identity => Ok(vec![get(0)?.clone()]),
-        other => Err(OpError::invalid(format!("{other:?} cannot be computed on its own"))),
+        other => Err(OpError::invalid(format!(
+            "{other:?} cannot be computed on its own"
+        ))),
     }
 }
 
 /// The values of a shape or index operand.
 pub(crate) fn integers(array: &Array) -> Result<Vec<i64>, OpError> {
     if array.element().is_float() || array.element().is_complex() {
-        return Err(OpError::invalid(format!("a shape or index operand holds {}", array.element())));
+        return Err(OpError::invalid(format!(
+            "a shape or index operand holds {}",
+            array.element()
+        )));
     }
     array
         .to_integers()?
         .into_iter()
-        .map(|v| i64::try_from(v).map_err(|_| OpError::invalid(format!("index {v} is out of range"))))
+        .map(|v| {
+            i64::try_from(v).map_err(|_| OpError::invalid(format!("index {v} is out of range")))
+        })
         .collect()
 }
 
@@ -135,7 +222,9 @@ pub(crate) fn integers(array: &Array) -> Result<Vec<i64>, OpError> {
 pub(crate) fn extents(array: &Array) -> Result<Vec<usize>, OpError> {
     integers(array)?
         .into_iter()
-        .map(|v| usize::try_from(v).map_err(|_| OpError::invalid(format!("extent {v} is negative"))))
+        .map(|v| {
+            usize::try_from(v).map_err(|_| OpError::invalid(format!("extent {v} is negative")))
+        })
         .collect()
 }
 
@@ -143,13 +232,20 @@ pub(crate) fn extents(array: &Array) -> Result<Vec<usize>, OpError> {
 pub(crate) fn single(array: &Array) -> Result<i64, OpError> {
     match integers(array)?.as_slice() {
         [value] => Ok(*value),
-        values => Err(OpError::invalid(format!("a scalar operand has {} elements", values.len()))),
+        values => Err(OpError::invalid(format!(
+            "a scalar operand has {} elements",
+            values.len()
+        ))),
     }
 }
 
 /// An axis in 0..rank; negative ones count from the end.
 pub(crate) fn axis(value: i64, rank: usize) -> Result<usize, OpError> {
-    let wrapped = if value < 0 { value + rank as i64 } else { value };
+    let wrapped = if value < 0 {
+        value + rank as i64
+    } else {
+        value
+    };
     usize::try_from(wrapped)
         .ok()
         .filter(|&a| a < rank)
@@ -181,7 +277,11 @@ pub(crate) fn strides(shape: &[usize]) -> Vec<usize> {
 
 /// Shape split at `axis`: product before, extent, product after.
 pub(crate) fn around(shape: &[usize], axis: usize) -> (usize, usize, usize) {
-    (shape[..axis].iter().product(), shape[axis], shape[axis + 1..].iter().product())
+    (
+        shape[..axis].iter().product(),
+        shape[axis],
+        shape[axis + 1..].iter().product(),
+    )
 }
 
 impl Reduction {

@@ -18,9 +18,19 @@ pub(crate) fn broadcast_view(from: &[usize], to: &[usize]) -> View {
     let own = strides(from);
     let lead = to.len().saturating_sub(from.len());
     let strides = (0..to.len())
-        .map(|i| if i < lead || from[i - lead] == 1 { 0 } else { own[i - lead] as isize })
+        .map(|i| {
+            if i < lead || from[i - lead] == 1 {
+                0
+            } else {
+                own[i - lead] as isize
+            }
+        })
         .collect();
-    View { shape: to.to_vec(), strides, offset: 0 }
+    View {
+        shape: to.to_vec(),
+        strides,
+        offset: 0,
+    }
 }
 
 impl View {
@@ -56,7 +66,9 @@ impl View {
             match inner_step {
                 1 => out.extend_from_slice(&data[at as usize..at as usize + inner]),
                 0 => out.extend(std::iter::repeat_n(data[at as usize], inner)),
-                s if s > 0 => out.extend(data[at as usize..].iter().step_by(s as usize).take(inner)),
+                s if s > 0 => {
+                    out.extend(data[at as usize..].iter().step_by(s as usize).take(inner))
+                }
                 s => out.extend((0..inner as isize).map(|i| data[(at + i * s) as usize])),
             }
             let mut d = rank - 1;
@@ -79,9 +91,18 @@ impl View {
     /// The view of `array` as an array of its own.
     fn apply(&self, array: &Array) -> Result<Array, OpError> {
         checked_len(array.element(), &self.shape)?;
-        fn go<T: bytemuck::Pod + Send + Sync>(view: &View, array: &Array) -> Result<Array, OpError> {
-            let data = array.raw::<T>().ok_or_else(|| OpError::Element(array.element().to_string()))?;
-            Ok(Array::from_vec(array.element(), &view.shape, view.collect(data))?)
+        fn go<T: bytemuck::Pod + Send + Sync>(
+            view: &View,
+            array: &Array,
+        ) -> Result<Array, OpError> {
+            let data = array
+                .raw::<T>()
+                .ok_or_else(|| OpError::Element(array.element().to_string()))?;
+            Ok(Array::from_vec(
+                array.element(),
+                &view.shape,
+                view.collect(data),
+            )?)
         }
         match array.element().size() {
             1 => go::<u8>(self, array),
@@ -100,7 +121,11 @@ pub(super) fn get_shape(x: &Array, element: ElementType) -> Result<Array, OpErro
 
 pub(super) fn reshape(x: &Array, shape: &Array) -> Result<Array, OpError> {
     let wanted = integers(shape)?;
-    let known: i64 = wanted.iter().filter(|&&d| d >= 0).try_fold(1i64, |n, &d| n.checked_mul(d)).unwrap_or(-1);
+    let known: i64 = wanted
+        .iter()
+        .filter(|&&d| d >= 0)
+        .try_fold(1i64, |n, &d| n.checked_mul(d))
+        .unwrap_or(-1);
     let misfit = || OpError::invalid(format!("shape {:?} cannot become {wanted:?}", x.shape()));
     let free = wanted.iter().filter(|&&d| d == -1).count();
     if known < 0 || free > 1 || wanted.iter().any(|&d| d < -1) {
@@ -126,11 +151,15 @@ pub(crate) fn permuted(x: &Array, permutation: &[usize]) -> Result<Array, OpErro
     let mut seen = vec![false; rank];
     for &p in permutation {
         if p >= rank || std::mem::replace(&mut seen[p], true) {
-            return Err(OpError::invalid(format!("{permutation:?} is not a permutation of {rank} dimensions")));
+            return Err(OpError::invalid(format!(
+                "{permutation:?} is not a permutation of {rank} dimensions"
+            )));
         }
     }
     if permutation.len() != rank {
-        return Err(OpError::invalid(format!("{permutation:?} is not a permutation of {rank} dimensions")));
+        return Err(OpError::invalid(format!(
+            "{permutation:?} is not a permutation of {rank} dimensions"
+        )));
     }
     let own = strides(x.shape());
     View {
@@ -153,25 +182,43 @@ pub(super) fn expand_dims(x: &Array, positions: &Array) -> Result<Array, OpError
     let rank = x.rank() + positions.len();
     let at = axes(positions, rank)?;
     let mut own = x.shape().iter();
-    let shape: Vec<usize> =
-        (0..rank).map(|i| if at.contains(&i) { 1 } else { own.next().copied().unwrap_or(1) }).collect();
+    let shape: Vec<usize> = (0..rank)
+        .map(|i| {
+            if at.contains(&i) {
+                1
+            } else {
+                own.next().copied().unwrap_or(1)
+            }
+        })
+        .collect();
     Ok(x.reshaped(&shape)?)
 }
 
 pub(super) fn shrink_dims(x: &Array, positions: &Array) -> Result<Array, OpError> {
     let at = axes(positions, x.rank())?;
     if let Some(&a) = at.iter().find(|&&a| x.shape()[a] != 1) {
-        return Err(OpError::invalid(format!("dimension {a} of {:?} is not 1 and cannot go", x.shape())));
+        return Err(OpError::invalid(format!(
+            "dimension {a} of {:?} is not 1 and cannot go",
+            x.shape()
+        )));
     }
-    let shape: Vec<usize> =
-        x.shape().iter().enumerate().filter(|(i, _)| !at.contains(i)).map(|(_, &d)| d).collect();
+    let shape: Vec<usize> = x
+        .shape()
+        .iter()
+        .enumerate()
+        .filter(|(i, _)| !at.contains(i))
+        .map(|(_, &d)| d)
+        .collect();
     Ok(x.reshaped(&shape)?)
 }
 
 pub(super) fn broadcast_to(x: &Array, shape: &Array) -> Result<Array, OpError> {
     let to = extents(shape)?;
     if super::broadcast_shape(x.shape(), &to)? != to {
-        return Err(OpError::invalid(format!("shape {:?} does not broadcast to {to:?}", x.shape())));
+        return Err(OpError::invalid(format!(
+            "shape {:?} does not broadcast to {to:?}",
+            x.shape()
+        )));
     }
     if x.shape() == to {
         return Ok(x.clone());
@@ -183,13 +230,20 @@ pub(super) fn broadcast_in_dims(x: &Array, sizes: &Array, dims: &Array) -> Resul
     let sizes = extents(sizes)?;
     let positions = integers(dims)?;
     if sizes.len() != positions.len() {
-        return Err(OpError::invalid(format!("{} sizes for {} axes", sizes.len(), positions.len())));
+        return Err(OpError::invalid(format!(
+            "{} sizes for {} axes",
+            sizes.len(),
+            positions.len()
+        )));
     }
     let mut to = x.shape().to_vec();
     for (&size, &position) in sizes.iter().zip(&positions) {
         let a = axis(position, x.rank())?;
         if x.shape()[a] != 1 && x.shape()[a] != size {
-            return Err(OpError::invalid(format!("dimension {a} of {:?} is not 1", x.shape())));
+            return Err(OpError::invalid(format!(
+                "dimension {a} of {:?} is not 1",
+                x.shape()
+            )));
         }
         to[a] = size;
     }
@@ -197,7 +251,9 @@ pub(super) fn broadcast_in_dims(x: &Array, sizes: &Array, dims: &Array) -> Resul
 }
 
 pub(super) fn concat(dim: &Array, inputs: &[Array]) -> Result<Array, OpError> {
-    let first = inputs.first().ok_or_else(|| OpError::invalid("there is nothing to join"))?;
+    let first = inputs
+        .first()
+        .ok_or_else(|| OpError::invalid("there is nothing to join"))?;
     let a = axis(single(dim)?, first.rank())?;
     let mut shape = first.shape().to_vec();
     shape[a] = 0;
@@ -206,7 +262,9 @@ pub(super) fn concat(dim: &Array, inputs: &[Array]) -> Result<Array, OpError> {
             && x.element() == first.element()
             && (0..x.rank()).all(|i| i == a || x.shape()[i] == first.shape()[i]);
         if !fits {
-            return Err(OpError::invalid(format!("{x:?} cannot be joined to {first:?} along dimension {a}")));
+            return Err(OpError::invalid(format!(
+                "{x:?} cannot be joined to {first:?} along dimension {a}"
+            )));
         }
         shape[a] += x.shape()[a];
     }
@@ -224,7 +282,12 @@ pub(super) fn concat(dim: &Array, inputs: &[Array]) -> Result<Array, OpError> {
     Ok(Array::from_bytes(first.element(), &shape, &out)?)
 }
 
-pub(super) fn split(x: &Array, sections: &Array, dim: &Array, results: usize) -> Result<Vec<Array>, OpError> {
+pub(super) fn split(
+    x: &Array,
+    sections: &Array,
+    dim: &Array,
+    results: usize,
+) -> Result<Vec<Array>, OpError> {
     let a = axis(single(dim)?, x.rank())?;
     let extent = x.shape()[a];
     let sizes = if sections.rank() == 0 {
@@ -232,12 +295,18 @@ pub(super) fn split(x: &Array, sections: &Array, dim: &Array, results: usize) ->
         if size == 0 {
             return Err(OpError::invalid("the size of a part is 0"));
         }
-        (0..extent.div_ceil(size)).map(|i| size.min(extent - i * size)).collect()
+        (0..extent.div_ceil(size))
+            .map(|i| size.min(extent - i * size))
+            .collect()
     } else {
         extents(sections)?
     };
-    if sizes.iter().try_fold(0usize, |n, &s| n.checked_add(s)) != Some(extent) || sizes.len() != results {
-        return Err(OpError::invalid(format!("parts {sizes:?} do not make {extent} in {results} results")));
+    if sizes.iter().try_fold(0usize, |n, &s| n.checked_add(s)) != Some(extent)
+        || sizes.len() != results
+    {
+        return Err(OpError::invalid(format!(
+            "parts {sizes:?} do not make {extent} in {results} results"
+        )));
     }
     let own = strides(x.shape());
     let mut start = 0;
@@ -258,11 +327,18 @@ pub(super) fn split(x: &Array, sections: &Array, dim: &Array, results: usize) ->
 }
 
 /// The resolved ranges of a slice: start, step and size a dimension.
-fn ranges(shape: &[usize], start: &Array, end: &Array, step: &Array) -> Result<Vec<(isize, isize, usize)>, OpError> {
+fn ranges(
+    shape: &[usize],
+    start: &Array,
+    end: &Array,
+    step: &Array,
+) -> Result<Vec<(isize, isize, usize)>, OpError> {
     let (start, end, step) = (integers(start)?, integers(end)?, integers(step)?);
     let rank = shape.len();
     if start.len() != rank || end.len() != rank || step.len() != rank {
-        return Err(OpError::invalid(format!("a slice of rank {rank} needs {rank} starts, ends and strides")));
+        return Err(OpError::invalid(format!(
+            "a slice of rank {rank} needs {rank} starts, ends and strides"
+        )));
     }
     (0..rank)
         .map(|i| {
@@ -274,14 +350,31 @@ fn ranges(shape: &[usize], start: &Array, end: &Array, step: &Array) -> Result<V
             if n == 0 {
                 return Ok((0, 1, 0));
             }
-            let wrap = |v: i64| if v < 0 { i128::from(v) + n } else { i128::from(v) };
+            let wrap = |v: i64| {
+                if v < 0 {
+                    i128::from(v) + n
+                } else {
+                    i128::from(v)
+                }
+            };
             let (from, to) = if s > 0 {
                 (wrap(start[i]).clamp(0, n), wrap(end[i]).clamp(0, n))
             } else {
-                (wrap(start[i]).clamp(0, n - 1), wrap(end[i]).clamp(-1, n - 1))
+                (
+                    wrap(start[i]).clamp(0, n - 1),
+                    wrap(end[i]).clamp(-1, n - 1),
+                )
             };
-            let size = if s > 0 { (to - from + s - 1).div_euclid(s) } else { (from - to - s - 1).div_euclid(-s) };
-            Ok((from as isize, s.clamp(-(1 << 62), 1 << 62) as isize, size.max(0) as usize))
+            let size = if s > 0 {
+                (to - from + s - 1).div_euclid(s)
+            } else {
+                (from - to - s - 1).div_euclid(-s)
+            };
+            Ok((
+                from as isize,
+                s.clamp(-(1 << 62), 1 << 62) as isize,
+                size.max(0) as usize,
+            ))
         })
         .collect()
 }
@@ -297,14 +390,26 @@ fn sliced_view(shape: &[usize], ranges: &[(isize, isize, usize)]) -> View {
             .zip(&own)
             .map(|(r, &s)| if r.2 > 1 { r.1 * s as isize } else { 0 })
             .collect(),
-        offset: if empty { 0 } else { ranges.iter().zip(&own).map(|(r, &s)| r.0 * s as isize).sum() },
+        offset: if empty {
+            0
+        } else {
+            ranges
+                .iter()
+                .zip(&own)
+                .map(|(r, &s)| r.0 * s as isize)
+                .sum()
+        },
     }
 }
 
 pub(super) fn slice(x: &Array, start: &Array, end: &Array, step: &Array) -> Result<Array, OpError> {
     let ranges = ranges(x.shape(), start, end, step)?;
     let whole = ranges.iter().zip(x.shape()).all(|(r, &d)| *r == (0, 1, d));
-    if whole { Ok(x.clone()) } else { sliced_view(x.shape(), &ranges).apply(x) }
+    if whole {
+        Ok(x.clone())
+    } else {
+        sliced_view(x.shape(), &ranges).apply(x)
+    }
 }
 
 pub(super) fn slice_update(
@@ -316,16 +421,23 @@ pub(super) fn slice_update(
 ) -> Result<Array, OpError> {
     let ranges = ranges(x.shape(), start, end, step)?;
     let view = sliced_view(x.shape(), &ranges);
-    if update.element() != x.element() || super::broadcast_shape(update.shape(), &view.shape)? != view.shape {
-        return Err(OpError::invalid(format!("{update:?} does not fit into {:?}", view.shape)));
+    if update.element() != x.element()
+        || super::broadcast_shape(update.shape(), &view.shape)? != view.shape
+    {
+        return Err(OpError::invalid(format!(
+            "{update:?} does not fit into {:?}",
+            view.shape
+        )));
     }
     // The places that the view looks at, in its order.
     let places = view.collect(&(0..x.len()).collect::<Vec<usize>>());
-    let sources = broadcast_view(update.shape(), &view.shape).collect(&(0..update.len()).collect::<Vec<_>>());
+    let sources =
+        broadcast_view(update.shape(), &view.shape).collect(&(0..update.len()).collect::<Vec<_>>());
     let size = x.element().size();
     let mut out = x.bytes().to_vec();
     for (&to, &from) in places.iter().zip(&sources) {
-        out[to * size..(to + 1) * size].copy_from_slice(&update.bytes()[from * size..(from + 1) * size]);
+        out[to * size..(to + 1) * size]
+            .copy_from_slice(&update.bytes()[from * size..(from + 1) * size]);
     }
     Ok(Array::from_bytes(x.element(), x.shape(), &out)?)
 }
@@ -336,12 +448,21 @@ pub(super) fn tile(x: &Array, reps: &Array) -> Result<Array, OpError> {
     // Repetition is a broadcast over a new dimension before each one.
     let (mut from, mut to, mut shape) = (Vec::new(), Vec::new(), Vec::new());
     for i in 0..rank {
-        let d = if i + x.rank() >= rank { x.shape()[i + x.rank() - rank] } else { 1 };
-        let r = if i + reps.len() >= rank { reps[i + reps.len() - rank] } else { 1 };
+        let d = if i + x.rank() >= rank {
+            x.shape()[i + x.rank() - rank]
+        } else {
+            1
+        };
+        let r = if i + reps.len() >= rank {
+            reps[i + reps.len() - rank]
+        } else {
+            1
+        };
         from.extend([1, d]);
         to.extend([r, d]);
         shape.push(
-            r.checked_mul(d).ok_or_else(|| OpError::invalid(format!("{reps:?} repetitions are too many")))?,
+            r.checked_mul(d)
+                .ok_or_else(|| OpError::invalid(format!("{reps:?} repetitions are too many")))?,
         );
     }
     checked_len(x.element(), &shape)?;
@@ -349,9 +470,18 @@ pub(super) fn tile(x: &Array, reps: &Array) -> Result<Array, OpError> {
 }
 
 /// The source of each position along one dimension, or `None` where the pad value stands.
-fn pad_sources(extent: usize, before: usize, after: usize, mode: u64) -> Result<Vec<Option<usize>>, OpError> {
+fn pad_sources(
+    extent: usize,
+    before: usize,
+    after: usize,
+    mode: u64,
+) -> Result<Vec<Option<usize>>, OpError> {
     let n = extent as i64;
-    let too_far = || OpError::invalid(format!("{before} and {after} are too much padding for an extent of {extent}"));
+    let too_far = || {
+        OpError::invalid(format!(
+            "{before} and {after} are too much padding for an extent of {extent}"
+        ))
+    };
     let limit = match mode {
         2 => extent.saturating_sub(1),
         0 | 4 => extent,
@@ -370,7 +500,11 @@ fn pad_sources(extent: usize, before: usize, after: usize, mode: u64) -> Result<
                 2 => Some(if at < 0 { -at } else { 2 * (n - 1) - at } as usize),
                 3 => Some(at.clamp(0, n - 1) as usize),
                 4 => Some(if at < 0 { -1 - at } else { 2 * n - 1 - at } as usize),
-                other => return Err(OpError::invalid(format!("padding mode {other} is not known"))),
+                other => {
+                    return Err(OpError::invalid(format!(
+                        "padding mode {other} is not known"
+                    )));
+                }
             })
         })
         .collect()
@@ -379,14 +513,22 @@ fn pad_sources(extent: usize, before: usize, after: usize, mode: u64) -> Result<
 pub(super) fn pad(x: &Array, padding: &Array, value: &Array, mode: u64) -> Result<Array, OpError> {
     let padding = extents(padding)?;
     if padding.len() != 2 * x.rank() {
-        return Err(OpError::invalid(format!("{} paddings for rank {}", padding.len(), x.rank())));
+        return Err(OpError::invalid(format!(
+            "{} paddings for rank {}",
+            padding.len(),
+            x.rank()
+        )));
     }
     if value.len() != 1 || (mode == 1 && value.element() != x.element()) {
-        return Err(OpError::invalid(format!("{value:?} is no pad value for {x:?}")));
+        return Err(OpError::invalid(format!(
+            "{value:?} is no pad value for {x:?}"
+        )));
     }
     let mut shape = Vec::new();
     for (i, &d) in x.shape().iter().enumerate() {
-        let sum = d.checked_add(padding[2 * i]).and_then(|s| s.checked_add(padding[2 * i + 1]));
+        let sum = d
+            .checked_add(padding[2 * i])
+            .and_then(|s| s.checked_add(padding[2 * i + 1]));
         shape.push(sum.ok_or_else(|| OpError::invalid("the padding is too large"))?);
     }
     let total = checked_len(x.element(), &shape)?;
@@ -422,8 +564,11 @@ pub(super) fn pad(x: &Array, padding: &Array, value: &Array, mode: u64) -> Resul
 pub(super) fn reverse(x: &Array, dims: &Array) -> Result<Array, OpError> {
     let at = axes(dims, x.rank())?;
     let own = strides(x.shape());
-    let mut view =
-        View { shape: x.shape().to_vec(), strides: own.iter().map(|&s| s as isize).collect(), offset: 0 };
+    let mut view = View {
+        shape: x.shape().to_vec(),
+        strides: own.iter().map(|&s| s as isize).collect(),
+        offset: 0,
+    };
     if x.is_empty() {
         return Ok(x.clone());
     }
@@ -449,17 +594,27 @@ pub(super) fn range(start: &Array, stop: &Array, step: &Array) -> Result<Array, 
         let (a, b, s) = (value(start)?, value(stop)?, value(step)?);
         let count = ((b - a) / s).ceil();
         if !count.is_finite() {
-            return Err(OpError::invalid(format!("a range from {a} to {b} by {s} does not end")));
+            return Err(OpError::invalid(format!(
+                "a range from {a} to {b} by {s} does not end"
+            )));
         }
         let n = checked_len(element, &[count.max(0.0).min(1e18) as usize])?;
         let values = (0..n).map(|i| a + i as f64 * s).collect();
         return Ok(crate::scalar::store_f64(element, &[n], values)?);
     }
-    let (a, b, s) = (i128::from(single(start)?), i128::from(single(stop)?), i128::from(single(step)?));
+    let (a, b, s) = (
+        i128::from(single(start)?),
+        i128::from(single(stop)?),
+        i128::from(single(step)?),
+    );
     if s == 0 {
         return Err(OpError::invalid("the step of a range is 0"));
     }
-    let count = if s > 0 { (b - a + s - 1).div_euclid(s) } else { (a - b - s - 1).div_euclid(-s) };
+    let count = if s > 0 {
+        (b - a + s - 1).div_euclid(s)
+    } else {
+        (a - b - s - 1).div_euclid(-s)
+    };
     let n = checked_len(element, &[count.clamp(0, 1 << 62) as usize])?;
     let values: Vec<i128> = (0..n as i128).map(|i| a + i * s).collect();
     Ok(store_int(element, &[n], &values)?)

@@ -82,8 +82,12 @@ impl Program {
             count.body(self, &graph.body);
         }
         let functions = self.graphs().iter().filter(|g| !g.private).map(|graph| {
-            let mut out =
-                FunctionSummary { name: graph.name.clone(), inputs: vec![], states: vec![], outputs: vec![] };
+            let mut out = FunctionSummary {
+                name: graph.name.clone(),
+                inputs: vec![],
+                states: vec![],
+                outputs: vec![],
+            };
             for port in &graph.inputs {
                 match &port.ty {
                     ValueType::Tensor(e, shape) => out.inputs.push(summary(&port.name, *e, shape)),
@@ -111,8 +115,16 @@ impl Program {
     }
 }
 
-fn summary(name: &str, element: crate::bytecode::ElementType, shape: &[Option<u64>]) -> PortSummary {
-    PortSummary { name: name.to_string(), element: element.name().to_string(), shape: shape.to_vec() }
+fn summary(
+    name: &str,
+    element: crate::bytecode::ElementType,
+    shape: &[Option<u64>],
+) -> PortSummary {
+    PortSummary {
+        name: name.to_string(),
+        element: element.name().to_string(),
+        shape: shape.to_vec(),
+    }
 }
 
 #[derive(Default)]
@@ -132,25 +144,34 @@ impl Count {
             *self.operations.entry(base.to_string()).or_insert(0) += 1;
             match &instr.detail {
                 Detail::Constant(constant) => {
-                    if !self.seen.insert((constant.bytes.as_ptr() as usize, constant.bytes.len())) {
+                    if !self
+                        .seen
+                        .insert((constant.bytes.as_ptr() as usize, constant.bytes.len()))
+                    {
                         continue;
                     }
-                    let entry = self.weights.entry(constant.element.name()).or_insert_with(|| WeightSummary {
-                        element: constant.element.name().to_string(),
-                        tensors: 0,
-                        elements: 0,
-                        bytes: 0,
-                    });
+                    let entry = self
+                        .weights
+                        .entry(constant.element.name())
+                        .or_insert_with(|| WeightSummary {
+                            element: constant.element.name().to_string(),
+                            tensors: 0,
+                            elements: 0,
+                            bytes: 0,
+                        });
                     entry.tensors += 1;
                     entry.elements += constant.elements().unwrap_or(0) as u64;
                     entry.bytes += constant.bytes.len() as u64;
                 }
                 Detail::Kernel { name, source } => {
-                    let entry = self.kernels.entry(name.to_string()).or_insert_with(|| KernelSummary {
-                        name: name.to_string(),
-                        calls: 0,
-                        source: source.to_string(),
-                    });
+                    let entry =
+                        self.kernels
+                            .entry(name.to_string())
+                            .or_insert_with(|| KernelSummary {
+                                name: name.to_string(),
+                                calls: 0,
+                                source: source.to_string(),
+                            });
                     entry.calls += 1;
                 }
                 Detail::Bodies(bodies) => bodies.iter().for_each(|b| self.body(program, b)),

@@ -12,35 +12,63 @@ const MAX_COMPOSITE_VALUES: usize = 4096;
 
 pub(super) fn lower(module: Arc<Module>) -> Result<Program, ProgramError> {
     let m = module.clone();
-    let mut lowering =
-        Lowering { module: &m, types: HashMap::new(), names: HashMap::new(), unsupported: BTreeMap::new() };
-    let root = single_block(m.root()).map(|b| b.ops.as_slice()).unwrap_or(&[]);
+    let mut lowering = Lowering {
+        module: &m,
+        types: HashMap::new(),
+        names: HashMap::new(),
+        unsupported: BTreeMap::new(),
+    };
+    let root = single_block(m.root())
+        .map(|b| b.ops.as_slice())
+        .unwrap_or(&[]);
     let [asset] = root else {
-        let what = format!("the file has {} top-level operations, an asset has one", root.len());
-        return Err(ProgramError::Bytecode(BytecodeError::Malformed { what, offset: 0 }));
+        let what = format!(
+            "the file has {} top-level operations, an asset has one",
+            root.len()
+        );
+        return Err(ProgramError::Bytecode(BytecodeError::Malformed {
+            what,
+            offset: 0,
+        }));
     };
     if m.op_name(asset.name) != "serialization.asset" {
-        return Err(op_error(&m, asset, "the top-level operation must be serialization.asset"));
+        return Err(op_error(
+            &m,
+            asset,
+            "the top-level operation must be serialization.asset",
+        ));
     }
     let properties = lowering.properties(asset)?;
     let version = match properties.get("version") {
-        Some(&id) => m.attr_integer(id)?.and_then(|v| u64::try_from(v).ok()).unwrap_or(0),
+        Some(&id) => m
+            .attr_integer(id)?
+            .and_then(|v| u64::try_from(v).ok())
+            .unwrap_or(0),
         None => 0,
     };
     let ops: &[Op] = match asset.regions.as_slice() {
-        [region] => single_block(region).map(|b| b.ops.as_slice()).unwrap_or(&[]),
+        [region] => single_block(region)
+            .map(|b| b.ops.as_slice())
+            .unwrap_or(&[]),
         _ => return Err(op_error(&m, asset, "it must have one region")),
     };
     let mut headers = Vec::new();
     let mut by_name = HashMap::new();
     for op in ops {
         if m.op_name(op.name) != "dataflow.graph_v1" {
-            *lowering.unsupported.entry(m.op_name(op.name).to_string()).or_insert(0) += 1;
+            *lowering
+                .unsupported
+                .entry(m.op_name(op.name).to_string())
+                .or_insert(0) += 1;
             continue;
         }
         let graph = lowering.header(op)?;
         if by_name.insert(graph.name.clone(), headers.len()).is_some() {
-            return Err(op_error(&m, op, format!("two graphs are named {:?}", graph.name)));
+            return Err(op_error(
+                &m,
+                op,
+                format!("two graphs are named {:?}", graph.name),
+            ));
         }
         headers.push((graph, op));
     }
@@ -51,7 +79,13 @@ pub(super) fn lower(module: Arc<Module>) -> Result<Program, ProgramError> {
         graphs.push(graph);
     }
     let unsupported = lowering.unsupported.into_iter().collect();
-    Ok(Program { module, version, graphs, by_name, unsupported })
+    Ok(Program {
+        module,
+        version,
+        graphs,
+        by_name,
+        unsupported,
+    })
 }
 
 struct Lowering<'m> {
@@ -62,7 +96,11 @@ struct Lowering<'m> {
 }
 
 fn op_error(module: &Module, op: &Op, what: impl Into<String>) -> ProgramError {
-    ProgramError::Op { op: module.op_name(op.name).to_string(), what: what.into(), offset: op.offset }
+    ProgramError::Op {
+        op: module.op_name(op.name).to_string(),
+        what: what.into(),
+        offset: op.offset,
+    }
 }
 
 fn single_block(region: &Region) -> Option<&Block> {
@@ -73,7 +111,10 @@ fn single_block(region: &Region) -> Option<&Block> {
 }
 
 /// The properties of `op` that are present, by name.
-pub(super) fn read_properties(module: &Module, op: &Op) -> Result<Vec<(&'static str, AttrId)>, ProgramError> {
+pub(super) fn read_properties(
+    module: &Module,
+    op: &Op,
+) -> Result<Vec<(&'static str, AttrId)>, ProgramError> {
     let names = property_names(module.op_name(op.name));
     let mut out = Vec::new();
     let Some(id) = op.properties else {
@@ -151,35 +192,72 @@ impl Lowering<'_> {
         })
     }
 
-    fn ports(&mut self, op: &Op, attrs: AttrId, types: &[TypeId]) -> Result<Vec<Port>, ProgramError> {
+    fn ports(
+        &mut self,
+        op: &Op,
+        attrs: AttrId,
+        types: &[TypeId],
+    ) -> Result<Vec<Port>, ProgramError> {
         let m = self.module;
         let lists = m.attr_array(attrs)?.unwrap_or_default();
         if !lists.is_empty() && lists.len() != types.len() {
-            return Err(op_error(m, op, "it names another number of arguments or results than it has"));
+            return Err(op_error(
+                m,
+                op,
+                "it names another number of arguments or results than it has",
+            ));
         }
         let mut out = Vec::with_capacity(types.len());
         for (i, &ty) in types.iter().enumerate() {
             let mut name = String::new();
-            for entry in lists.get(i).map(|&id| m.attr_array(id)).transpose()?.flatten().unwrap_or_default() {
-                if let Attr::Opaque { name: "aicode.name", values } = m.attr(entry)? {
-                    if let Some(text) = values.first().map(|&v| m.attr_string(v)).transpose()?.flatten() {
+            for entry in lists
+                .get(i)
+                .map(|&id| m.attr_array(id))
+                .transpose()?
+                .flatten()
+                .unwrap_or_default()
+            {
+                if let Attr::Opaque {
+                    name: "aicode.name",
+                    values,
+                } = m.attr(entry)?
+                {
+                    if let Some(text) = values
+                        .first()
+                        .map(|&v| m.attr_string(v))
+                        .transpose()?
+                        .flatten()
+                    {
                         name = text.to_string();
                     }
                 }
             }
-            out.push(Port { name, ty: self.value_type(ty)? });
+            out.push(Port {
+                name,
+                ty: self.value_type(ty)?,
+            });
         }
         Ok(out)
     }
 
     fn composite(&self, id: AttrId) -> Result<Option<Composite>, ProgramError> {
-        let Attr::Opaque { name, values } = self.module.attr(id)? else { return Ok(None) };
-        let mut composite =
-            Composite { name: name.to_string(), inputs: Vec::new(), outputs: Vec::new(), attributes: Vec::new() };
+        let Attr::Opaque { name, values } = self.module.attr(id)? else {
+            return Ok(None);
+        };
+        let mut composite = Composite {
+            name: name.to_string(),
+            inputs: Vec::new(),
+            outputs: Vec::new(),
+            attributes: Vec::new(),
+        };
         let mut budget = MAX_COMPOSITE_VALUES;
         for value in values {
-            let Attr::Opaque { name, values } = self.module.attr(value)? else { continue };
-            let Some(&first) = values.first() else { continue };
+            let Attr::Opaque { name, values } = self.module.attr(value)? else {
+                continue;
+            };
+            let Some(&first) = values.first() else {
+                continue;
+            };
             match (name, self.module.attr(first)?) {
                 ("input_names", Attr::Array(items)) => composite.inputs = self.strings(&items)?,
                 ("output_names", Attr::Array(items)) => composite.outputs = self.strings(&items)?,
@@ -203,25 +281,38 @@ impl Lowering<'_> {
     fn strings(&self, items: &[AttrId]) -> Result<Vec<String>, ProgramError> {
         let mut out = Vec::with_capacity(items.len());
         for &item in items {
-            out.push(self.module.attr_string(item)?.unwrap_or_default().to_string());
+            out.push(
+                self.module
+                    .attr_string(item)?
+                    .unwrap_or_default()
+                    .to_string(),
+            );
         }
         Ok(out)
     }
 
-    fn composite_value(&self, id: AttrId, budget: &mut usize) -> Result<Option<CompositeValue>, ProgramError> {
+    fn composite_value(
+        &self,
+        id: AttrId,
+        budget: &mut usize,
+    ) -> Result<Option<CompositeValue>, ProgramError> {
         if *budget == 0 {
             return Ok(None);
         }
         *budget -= 1;
         Ok(match self.module.attr(id)? {
-            Attr::Integer { .. } => {
-                self.module.attr_integer(id)?.and_then(|v| i64::try_from(v).ok()).map(CompositeValue::Integer)
-            }
+            Attr::Integer { .. } => self
+                .module
+                .attr_integer(id)?
+                .and_then(|v| i64::try_from(v).ok())
+                .map(CompositeValue::Integer),
             Attr::Float { width: 64, bits } => Some(CompositeValue::Float(f64::from_bits(bits))),
-            Attr::Float { width: 32, bits } => Some(CompositeValue::Float(f64::from(f32::from_bits(bits as u32)))),
-            Attr::Float { width: 16, bits } => {
-                Some(CompositeValue::Float(half::f16::from_bits(bits as u16).to_f64()))
-            }
+            Attr::Float { width: 32, bits } => Some(CompositeValue::Float(f64::from(
+                f32::from_bits(bits as u32),
+            ))),
+            Attr::Float { width: 16, bits } => Some(CompositeValue::Float(
+                half::f16::from_bits(bits as u16).to_f64(),
+            )),
             Attr::String(text) => Some(CompositeValue::Text(text.to_string())),
             Attr::Array(items) => {
                 // One level only: an array may contain itself in a damaged file.
@@ -240,14 +331,32 @@ impl Lowering<'_> {
     fn graph_body(&mut self, op: &Op, graph: &Graph) -> Result<Body, ProgramError> {
         let body = match op.regions.as_slice() {
             [region] if region.isolated => self.isolated(op, region)?,
-            _ => return Err(op_error(self.module, op, "it must have one isolated region")),
+            _ => {
+                return Err(op_error(
+                    self.module,
+                    op,
+                    "it must have one isolated region",
+                ));
+            }
         };
         if body.args.len() != graph.inputs.len() {
-            return Err(op_error(self.module, op, "its body has another number of arguments than its type"));
+            return Err(op_error(
+                self.module,
+                op,
+                "its body has another number of arguments than its type",
+            ));
         }
-        let outputs = body.instrs.last().filter(|i| i.code == OpCode::Output).map(|i| i.operands.len());
+        let outputs = body
+            .instrs
+            .last()
+            .filter(|i| i.code == OpCode::Output)
+            .map(|i| i.operands.len());
         if outputs != Some(graph.outputs.len()) {
-            return Err(op_error(self.module, op, "its body does not end with the outputs of its type"));
+            return Err(op_error(
+                self.module,
+                op,
+                "its body does not end with the outputs of its type",
+            ));
         }
         Ok(body)
     }
@@ -260,9 +369,16 @@ impl Lowering<'_> {
 
     fn body(&mut self, op: &Op, region: &Region, types: &[TypeId]) -> Result<Body, ProgramError> {
         let Some(block) = single_block(region) else {
-            return Err(op_error(self.module, op, "each of its regions must have one block"));
+            return Err(op_error(
+                self.module,
+                op,
+                "each of its regions must have one block",
+            ));
         };
-        let mut body = Body { args: block.args.iter().map(|v| v.0).collect(), ..Body::default() };
+        let mut body = Body {
+            args: block.args.iter().map(|v| v.0).collect(),
+            ..Body::default()
+        };
         for op in &block.ops {
             body.instrs.push(self.instr(op, types)?);
         }
@@ -283,7 +399,9 @@ impl Lowering<'_> {
         let code = match (OpCode::from_name(name), op.regions.as_slice()) {
             (Some(code), _) => code,
             // An operation that carries its decomposition can be run without knowing it.
-            (None, [region]) if region.isolated && is_decomposition(m, op, region) => OpCode::Decomposed,
+            (None, [region]) if region.isolated && is_decomposition(m, op, region) => {
+                OpCode::Decomposed
+            }
             (None, _) => {
                 *self.unsupported.entry(name.to_string()).or_insert(0) += 1;
                 OpCode::Unknown
@@ -306,16 +424,25 @@ impl Lowering<'_> {
             OpCode::Metal4Kernel => {
                 let text = |key| -> Result<Arc<str>, ProgramError> {
                     let id = self.property(op, key)?;
-                    Ok(m.attr_string(id)?.ok_or_else(|| op_error(m, op, format!("{key} is not a string")))?.into())
+                    Ok(m.attr_string(id)?
+                        .ok_or_else(|| op_error(m, op, format!("{key} is not a string")))?
+                        .into())
                 };
                 if op.operands.len() < 2 + op.results.len() {
                     return Err(op_error(m, op, "it has too few operands"));
                 }
-                Detail::Kernel { name: text("kernel_name")?, source: text("kernel_source")? }
+                Detail::Kernel {
+                    name: text("kernel_name")?,
+                    source: text("kernel_source")?,
+                }
             }
             OpCode::If | OpCode::While => {
                 if op.regions.len() != 2 || op.regions.iter().any(|r| r.isolated) {
-                    return Err(op_error(m, op, "it must have two regions that see its surroundings"));
+                    return Err(op_error(
+                        m,
+                        op,
+                        "it must have two regions that see its surroundings",
+                    ));
                 }
                 let mut bodies = Vec::new();
                 for region in &op.regions {
@@ -347,7 +474,11 @@ impl Lowering<'_> {
     fn mode(&self, op: &Op, key: &str) -> Result<Detail, ProgramError> {
         match self.module.attr(self.property(op, key)?)? {
             Attr::Enum { value, .. } => Ok(Detail::Mode(value)),
-            _ => Err(op_error(self.module, op, format!("property {key} is not an enumeration"))),
+            _ => Err(op_error(
+                self.module,
+                op,
+                format!("property {key} is not an enumeration"),
+            )),
         }
     }
 
@@ -361,10 +492,13 @@ impl Lowering<'_> {
             return Err(op_error(m, op, "its callee is not a symbol"));
         };
         let name = path.last().copied().unwrap_or_default();
-        self.names
-            .get(name)
-            .copied()
-            .ok_or_else(|| op_error(m, op, format!("it calls {name:?}, which the program does not have")))
+        self.names.get(name).copied().ok_or_else(|| {
+            op_error(
+                m,
+                op,
+                format!("it calls {name:?}, which the program does not have"),
+            )
+        })
     }
 
     fn constant(&self, op: &Op, id: AttrId, types: &[ValueType]) -> Result<Constant, ProgramError> {
@@ -380,15 +514,25 @@ impl Lowering<'_> {
             }
         }
         let (splat, packed, bytes) = match m.attr(id)? {
-            Attr::DenseElements { splat, bytes, offset } => {
-                (splat, false, m.file().slice(offset..offset + bytes.len()))
-            }
+            Attr::DenseElements {
+                splat,
+                bytes,
+                offset,
+            } => (splat, false, m.file().slice(offset..offset + bytes.len())),
             Attr::DenseResource(resource) => (false, true, m.resource(resource)),
             _ => return Err(op_error(m, op, "its value is not constant data")),
         };
         let bytes = bytes.ok_or_else(|| op_error(m, op, "its data lies outside the file"))?;
-        let constant = Constant { element: *element, shape, splat, packed, bytes };
-        constant.check().map_err(|e| op_error(m, op, e.to_string()))?;
+        let constant = Constant {
+            element: *element,
+            shape,
+            splat,
+            packed,
+            bytes,
+        };
+        constant
+            .check()
+            .map_err(|e| op_error(m, op, e.to_string()))?;
         Ok(constant)
     }
 }
@@ -398,7 +542,8 @@ fn is_decomposition(module: &Module, op: &Op, region: &Region) -> bool {
     single_block(region).is_some_and(|block| {
         block.args.len() == op.operands.len()
             && block.ops.last().is_some_and(|last| {
-                module.op_name(last.name) == "dataflow.yield_v1" && last.operands.len() == op.results.len()
+                module.op_name(last.name) == "dataflow.yield_v1"
+                    && last.operands.len() == op.results.len()
             })
     })
 }

@@ -78,7 +78,10 @@ impl std::fmt::Display for ValueType {
 
 /// `[2, ?, 64]`.
 pub(crate) fn dims_text(shape: &[Dim]) -> String {
-    let dims: Vec<String> = shape.iter().map(|d| d.map_or_else(|| "?".to_string(), |d| d.to_string())).collect();
+    let dims: Vec<String> = shape
+        .iter()
+        .map(|d| d.map_or_else(|| "?".to_string(), |d| d.to_string()))
+        .collect();
     format!("[{}]", dims.join(", "))
 }
 
@@ -98,7 +101,10 @@ pub struct Composite {
 impl Composite {
     /// The attribute `name`.
     pub fn attribute(&self, name: &str) -> Option<&CompositeValue> {
-        self.attributes.iter().find(|(n, _)| n == name).map(|(_, v)| v)
+        self.attributes
+            .iter()
+            .find(|(n, _)| n == name)
+            .map(|(_, v)| v)
     }
 }
 
@@ -147,7 +153,10 @@ pub(crate) enum Detail {
     /// The value of an enumeration property (GELU form, padding, scan, scatter or interpolation mode).
     Mode(u64),
     /// Index into [`Program::kernels`]-style tables is not needed: name and source are shared text.
-    Kernel { name: Arc<str>, source: Arc<str> },
+    Kernel {
+        name: Arc<str>,
+        source: Arc<str>,
+    },
     /// Bodies of `if` (then, else), `while` (before, after), or a decomposition (one).
     Bodies(Vec<Body>),
 }
@@ -179,14 +188,21 @@ impl Program {
 
     /// Names of the callable functions.
     pub fn function_names(&self) -> Vec<String> {
-        self.graphs.iter().filter(|g| !g.private).map(|g| g.name.clone()).collect()
+        self.graphs
+            .iter()
+            .filter(|g| !g.private)
+            .map(|g| g.name.clone())
+            .collect()
     }
 
     /// The callable function `name`.
     pub fn function(&self, name: &str) -> Result<usize, ProgramError> {
         match self.by_name.get(name) {
             Some(&i) if !self.graphs[i].private => Ok(i),
-            _ => Err(ProgramError::NoFunction { name: name.to_string(), known: self.function_names() }),
+            _ => Err(ProgramError::NoFunction {
+                name: name.to_string(),
+                known: self.function_names(),
+            }),
         }
     }
 

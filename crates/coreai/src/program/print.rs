@@ -12,7 +12,11 @@ const MAX_DEPTH: usize = 24;
 /// Prints the operations of `module` as MLIR's generic form prints the `aicode` dialect. Printing stops with an
 /// ellipsis after `limit` bytes (hostile attributes may be exponentially large).
 pub fn print(module: &Module, limit: usize) -> Result<String, ProgramError> {
-    let mut printer = Printer { module, out: String::from("module {\n"), limit };
+    let mut printer = Printer {
+        module,
+        out: String::from("module {\n"),
+        limit,
+    };
     let root = module.root();
     for block in &root.blocks {
         let mut names = Names::new(root.value_types.len());
@@ -82,7 +86,11 @@ impl Printer<'_> {
         }
         for op in &block.ops {
             for (i, &result) in op.results.iter().enumerate() {
-                let suffix = if op.results.len() > 1 { format!("#{i}") } else { String::new() };
+                let suffix = if op.results.len() > 1 {
+                    format!("#{i}")
+                } else {
+                    String::new()
+                };
                 names.set(result, format!("%{}{suffix}", next.value));
             }
             next.value += usize::from(!op.results.is_empty());
@@ -93,7 +101,11 @@ impl Printer<'_> {
                 .iter()
                 .map(|&a| Ok(format!("{}: {}", names.get(a), self.type_of(types, a)?)))
                 .collect::<Result<_, ProgramError>>()?;
-            self.put(format_args!("{}^bb0({}):\n", "  ".repeat(indent - 1), args.join(", ")));
+            self.put(format_args!(
+                "{}^bb0({}):\n",
+                "  ".repeat(indent - 1),
+                args.join(", ")
+            ));
         }
         for op in &block.ops {
             self.op(op, names, next, types, indent)?;
@@ -116,11 +128,18 @@ impl Printer<'_> {
         if let Some(&first) = op.results.first() {
             match op.results.len() {
                 1 => self.put(format_args!("{} = ", names.get(first))),
-                n => self.put(format_args!("{}:{n} = ", names.get(first).trim_end_matches("#0"))),
+                n => self.put(format_args!(
+                    "{}:{n} = ",
+                    names.get(first).trim_end_matches("#0")
+                )),
             }
         }
         let operands: Vec<&str> = op.operands.iter().map(|&v| names.get(v)).collect();
-        self.put(format_args!("\"aicode.{}\"({})", self.module.op_name(op.name), operands.join(", ")));
+        self.put(format_args!(
+            "\"aicode.{}\"({})",
+            self.module.op_name(op.name),
+            operands.join(", ")
+        ));
         let properties = read_properties(self.module, op)?;
         if !properties.is_empty() {
             let mut text = Vec::new();
@@ -185,8 +204,11 @@ impl Printer<'_> {
             Type::Tensor(t) => {
                 let mut out = String::from("!aicode.tensor_v1<");
                 if !t.shape.is_empty() {
-                    let dims: Vec<String> =
-                        t.shape.iter().map(|d| d.map_or(i64::MIN.to_string(), |d| d.to_string())).collect();
+                    let dims: Vec<String> = t
+                        .shape
+                        .iter()
+                        .map(|d| d.map_or(i64::MIN.to_string(), |d| d.to_string()))
+                        .collect();
                     let _ = write!(out, "[{}] : ", dims.join(", "));
                 }
                 let _ = write!(out, "!aicode.{}_v1", t.element.dialect_name());
@@ -198,11 +220,20 @@ impl Printer<'_> {
             Type::Element(element) => format!("!aicode.{}_v1", element.dialect_name()),
             Type::Function { results, operands } => {
                 let list = |ids: &[TypeId]| -> Result<String, ProgramError> {
-                    let all: Vec<String> =
-                        ids.iter().take(self.limit).map(|&t| self.ty(t, depth + 1)).collect::<Result<_, _>>()?;
+                    let all: Vec<String> = ids
+                        .iter()
+                        .take(self.limit)
+                        .map(|&t| self.ty(t, depth + 1))
+                        .collect::<Result<_, _>>()?;
                     Ok(all.join(", "))
                 };
-                let spaced = |text: String| if text.is_empty() { text } else { format!(" {text}") };
+                let spaced = |text: String| {
+                    if text.is_empty() {
+                        text
+                    } else {
+                        format!(" {text}")
+                    }
+                };
                 format!(
                     "!aicode.function_v1<(operands{}) -> (results{})>",
                     spaced(list(&operands)?),
@@ -231,14 +262,28 @@ impl Printer<'_> {
             Attr::String(text) => {
                 let _ = write!(out, "#aicode.serialization.string<\"{}\">", escape(text));
             }
-            Attr::Integer { width, unsigned, bits } => {
+            Attr::Integer {
+                width,
+                unsigned,
+                bits,
+            } => {
                 let value = crate::bytecode::extend(width, unsigned, bits);
                 let sign = if unsigned { "unsigned" } else { "signed" };
-                let _ = write!(out, "#aicode.serialization.integer<({width}bit {sign}) {value}>");
+                let _ = write!(
+                    out,
+                    "#aicode.serialization.integer<({width}bit {sign}) {value}>"
+                );
             }
-            Attr::WideInteger { width, unsigned, words } => {
+            Attr::WideInteger {
+                width,
+                unsigned,
+                words,
+            } => {
                 let sign = if unsigned { "unsigned" } else { "signed" };
-                let _ = write!(out, "#aicode.serialization.integer<({width}bit {sign}) {words:x?}>");
+                let _ = write!(
+                    out,
+                    "#aicode.serialization.integer<({width}bit {sign}) {words:x?}>"
+                );
             }
             Attr::Float { width, bits } => {
                 let text = match width {
@@ -261,7 +306,10 @@ impl Printer<'_> {
                 out.push('>');
             }
             Attr::DenseElements { splat, bytes, .. } => {
-                let _ = write!(out, "#aicode.serialization.dense_elements<[splat = {splat}] \"");
+                let _ = write!(
+                    out,
+                    "#aicode.serialization.dense_elements<[splat = {splat}] \""
+                );
                 let room = self.limit.saturating_sub(out.len());
                 base64(&bytes[..bytes.len().min(room)], out);
                 out.push_str("\">");
@@ -296,7 +344,12 @@ impl Printer<'_> {
                 }
                 out.push_str("}>");
             }
-            Attr::HwConstraints { alignments, interleave, backing, base } => {
+            Attr::HwConstraints {
+                alignments,
+                interleave,
+                backing,
+                base,
+            } => {
                 let names = ["?", "AXIOSurface", "AXMTLBuffer", "AXHeap"];
                 let backing = names.get(backing as usize).unwrap_or(&"?");
                 let text = |v: &[i64]| v.iter().map(i64::to_string).collect::<Vec<_>>().join(", ");
@@ -321,7 +374,13 @@ impl Printer<'_> {
                 let _ = write!(out, "] : {} }}>", self.ty(ty, depth)?);
             }
             Attr::Enum { code, value } => write_enum(code, value, out),
-            Attr::SparseEncoding { scheme, position_width, coordinate_width, non_zeros, block_size } => {
+            Attr::SparseEncoding {
+                scheme,
+                position_width,
+                coordinate_width,
+                non_zeros,
+                block_size,
+            } => {
                 let _ = write!(
                     out,
                     "#aicode.sparse_tensor_encoding<{scheme}, {non_zeros:?}, {position_width}, {coordinate_width}, {block_size:?}>"
@@ -338,7 +397,12 @@ impl Printer<'_> {
         Ok(())
     }
 
-    fn write_list(&self, items: &[AttrId], out: &mut String, depth: usize) -> Result<(), ProgramError> {
+    fn write_list(
+        &self,
+        items: &[AttrId],
+        out: &mut String,
+        depth: usize,
+    ) -> Result<(), ProgramError> {
         for (i, &item) in items.iter().enumerate() {
             if i > 0 {
                 out.push_str(", ");
@@ -354,9 +418,15 @@ impl Printer<'_> {
 
 fn write_enum(code: u64, value: u64, out: &mut String) {
     let (kind, names): (&str, &[&str]) = match code {
-        17 => ("padding_mode_v1", &["circular", "constant", "reflect", "replicate", "symmetric"]),
+        17 => (
+            "padding_mode_v1",
+            &["circular", "constant", "reflect", "replicate", "symmetric"],
+        ),
         19 => ("approximate_v1", &["none", "tanh", "sigmoid"]),
-        20 => ("scatter_mode_v1", &["update", "add", "sub", "mul", "div", "max", "min"]),
+        20 => (
+            "scatter_mode_v1",
+            &["update", "add", "sub", "mul", "div", "max", "min"],
+        ),
         25 => ("scan_combiner_v1", &["sum", "product", "min", "max"]),
         43 => ("interpolation_mode_v1", &["linear", "nearest_neighbor"]),
         _ => ("enum", &[]),
@@ -389,7 +459,8 @@ fn escape(text: &str) -> String {
 fn base64(bytes: &[u8], out: &mut String) {
     const TABLE: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     for chunk in bytes.chunks(3) {
-        let word = chunk.iter().fold(0u32, |w, &b| w << 8 | u32::from(b)) << (8 * (3 - chunk.len()));
+        let word =
+            chunk.iter().fold(0u32, |w, &b| w << 8 | u32::from(b)) << (8 * (3 - chunk.len()));
         for i in 0..4 {
             if i <= chunk.len() {
                 out.push(TABLE[(word >> (18 - 6 * i)) as usize & 63] as char);
@@ -404,10 +475,18 @@ fn base64(bytes: &[u8], out: &mut String) {
 /// zeros would be needed.
 fn float_text(value: f64, precision: usize) -> String {
     if !value.is_finite() {
-        return if value.is_nan() { "NaN".into() } else { format!("{}Inf", if value < 0.0 { "-" } else { "+" }) };
+        return if value.is_nan() {
+            "NaN".into()
+        } else {
+            format!("{}Inf", if value < 0.0 { "-" } else { "+" })
+        };
     }
     if value == 0.0 {
-        return if value.is_sign_negative() { "-0".into() } else { "0".into() };
+        return if value.is_sign_negative() {
+            "-0".into()
+        } else {
+            "0".into()
+        };
     }
     let text = format!("{:.*e}", precision - 1, value.abs());
     let (mantissa, exponent) = text.split_once('e').unwrap_or((&text, "0"));
@@ -417,7 +496,11 @@ fn float_text(value: f64, precision: usize) -> String {
     let n = digits.len() as i32;
     let sign = if value < 0.0 { "-" } else { "" };
     let least = exponent - n + 1;
-    let scientific = if least >= 0 { least > 3 && n + least > precision as i32 } else { exponent < -3 };
+    let scientific = if least >= 0 {
+        least > 3 && n + least > precision as i32
+    } else {
+        exponent < -3
+    };
     if scientific {
         let tail = if n == 1 { "0" } else { &digits[1..] };
         let mark = if exponent < 0 { '-' } else { '+' };
