@@ -230,3 +230,25 @@ fn sub_byte_elements_start_at_the_low_bits() {
         assert_eq!(format.load(&bytes, 6), Some(0), "{format}");
     }
 }
+
+#[test]
+fn packing_wide_formats_is_encoding_each() {
+    let values: Vec<f32> = (0..1 << 16).map(|i| f32::from_bits(i * 65521)).collect();
+    for format in [F16, BF16, F32] {
+        for saturation in [Saturation::Default, Saturation::Clamp, Saturation::Overflow] {
+            let packed = format.pack_f32(&values, saturation);
+            let unpacked = format.unpack(&packed, values.len()).expect("enough bytes");
+            for (i, (&value, &back)) in values.iter().zip(&unpacked).enumerate() {
+                let code = format.load(&packed, i).expect("an element");
+                assert!(same(f64::from(back), format.decode(code)));
+                if !value.is_nan() {
+                    assert_eq!(
+                        code,
+                        format.encode_with(value.into(), saturation),
+                        "{format} of {value:e}"
+                    );
+                }
+            }
+        }
+    }
+}

@@ -118,7 +118,9 @@ impl Library {
                 names,
             ))));
         }
-        Ok(self.0.front.specialize(name, &to_msl(constants))?)
+        let mut kernel = self.0.front.specialize(name, &to_msl(constants))?;
+        anymetal_ir::passes::effects::set_access(&mut kernel);
+        Ok(kernel)
     }
 }
 

@@ -378,15 +378,15 @@ impl Tensor {
     /// Encodes numbers into the data plane (nearest even, Metal's default saturation). Scales are left as they are, see
     /// [`quantise`](Self::quantise).
     pub fn write_f32(&self, values: &[f32]) -> Result<()> {
-        let bytes = self
-            .data_type()
-            .pack(values.iter().map(|&v| f64::from(v)), Saturation::Default);
-        let needed = self.data_type().bytes_for(self.element_count());
-        if values.len() != self.element_count() {
-            let given = self.data_type().bytes_for(values.len());
+        let (format, count) = (self.data_type(), self.element_count());
+        if values.len() != count {
+            let (needed, given) = (format.bytes_for(count), format.bytes_for(values.len()));
             return Err(SliceError::HostBytes { needed, given }.into());
         }
-        self.write_plane(PlaneType::Data, &bytes)
+        self.write_plane(
+            PlaneType::Data,
+            &format.pack_f32(values, Saturation::Default),
+        )
     }
 
     /// Quantises packed values by the OCP MX rule into data and scales. The tensor needs a scales plane and elements of
