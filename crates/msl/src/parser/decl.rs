@@ -1,0 +1,813 @@
+//! Declarations at namespace scope and in blocks.
+
+use std::sync::Arc;
+
+use super::declarator::{Declarator, FunctionPart, name_path};
+use super::types::DeclSpecs;
+use super::{Context, PResult, Parser, refuse};
+use crate::ast::{
+    AliasDecl, Body, Decl, FunctionDecl, FunctionKind, Init, Instantiation, InstantiationTarget,
+    MemberInit, NamespaceDecl, StaticAssert, TemplateHeader, Ty, TyKind, VarDecl,
+};
+use crate::diagnostics::Diagnostic;
+use crate::source::Span;
+use crate::token::{Pragma, Punct, TokenKind};
+
+use super::scope::NameKind;
+
+/// Template headers before a declaration; the innermost is last.
+pub(super) type Headers = Vec<TemplateHeader>;
+
+impl Parser<'_> {
+    /// One declaration at namespace scope; an error is reported and skipped.
+    pub(super) fn namespace_member(&mut self, out: &mut Vec<Decl>) {
+        let mark = self.mark();
+        let scopes = self.scopes.mark();
+        if let Err(d) = self.declaration(Context::Namespace, out) {
+            self.report(*d);
+            self.depth = mark.depth;
+            self.scopes.reset(scopes);
+            self.pending.clear();
+            self.recover(mark.pos);
+            if self.pos == mark.pos {
+                self.bump();
+            }
+        }
+    }
+
+    /// One declaration, with its `;`.
+    pub(super) fn declaration(&mut self, context: Context, out: &mut Vec<Decl>) -> PResult<()> {
+        self.enter()?;
+        self.declaration_inner(context, out)?;
+        self.leave();
+        Ok(())
+    }
+
+    fn declaration_inner(&mut self, context: Context, out: &mut Vec<Decl>) -> PResult<()> {
+        let start = self.span();
+        if let TokenKind::Pragma(pragma) = &self.peek().kind {
+            if let Pragma::Fp(fp) = **pragma {
+                out.push(Decl::FpPragma(fp, start));
+            }
+            self.bump();
+            return Ok(());
+        }
+        if self.eat(Punct::Semi) {
+            return Ok(());
+        }
+        match self.word() {
+            Some("namespace") => return self.namespace(out, false),
+            Some("inline") if self.peek_nth(1).is_ident("namespace") => {
+                self.bump();
+                return self.namespace(out, true);
+            }
+            Some("using") => return self.using(None, out),
+            Some("static_assert" | "_Static_assert") => {
+                let decl = self.static_assert()?;
+                out.push(Decl::StaticAssert(decl));
+                return Ok(());
+            }
+            Some("extern") if matches!(self.peek_nth(1).kind, TokenKind::Str(_)) => {
+                return self.linkage(context, out);
+            }
+            Some("extern") if self.peek_nth(1).is_ident("template") => {
+                self.bump();
+            }
+            _ => {}
+        }
+        if self.at_word("template") {
+            return self.template_declaration(context, out);
+        }
+        self.simple_declaration(context, Vec::new(), true, out)
+    }
+
+    /// A declaration in a condition: no `;` after it.
+    pub(super) fn declaration_without_semicolon(&mut self, context: Context) -> PResult<Vec<Decl>> {
+        let mut out = Vec::new();
+        self.simple_declaration(context, Vec::new(), false, &mut out)?;
+        Ok(out)
+    }
+
+    fn namespace(&mut self, out: &mut Vec<Decl>, is_inline: bool) -> PResult<()> {
+        let start = self.bump().span;
+        let mut attrs = Vec::new();
+        self.attributes(&mut attrs)?;
+        if self.at(Punct::LBrace) {
+            return self.namespace_body(out, None, is_inline, start);
+        }
+        let name = self.ident("the name of a namespace")?;
+        self.attributes(&mut attrs)?;
+        if self.eat(Punct::Assign) {
+            let target = self.path(true)?;
+            self.expect(Punct::Semi)?;
+            self.scopes.alias_namespace(&name.name, &target);
+            out.push(Decl::NamespaceAlias {
+                name,
+                target,
+                span: self.since(start),
+            });
+            return Ok(());
+        }
+        if self.eat(Punct::ColonColon) {
+            // `namespace a::b {` is `namespace a { namespace b {`.
+            self.enter()?;
+            self.scopes.open(Some(&name.name), NameKind::Namespace);
+            let inline = self.eat_word("inline");
+            let mut decls = Vec::new();
+            self.pos -= 1;
+            let result = self.namespace(&mut decls, inline);
+            self.scopes.pop();
+            result?;
+            self.leave();
+            out.push(Decl::Namespace(NamespaceDecl {
+                name: Some(name),
+                is_inline,
+                decls,
+                span: self.since(start),
+            }));
+            return Ok(());
+        }
+        self.namespace_body(out, Some(name), is_inline, start)
+    }
+
+    fn namespace_body(
+        &mut self,
+        out: &mut Vec<Decl>,
+        name: Option<crate::ast::Ident>,
+        is_inline: bool,
+        start: Span,
+    ) -> PResult<()> {
+        let open = self.expect(Punct::LBrace)?;
+        self.scopes
+            .open(name.as_ref().map(|n| &n.name), NameKind::Namespace);
+        if is_inline {
+            self.scopes.expose_to_parent();
+        }
+        let mut decls = Vec::new();
+        while !self.at(Punct::RBrace) && !self.at_eof() && self.errors < self.max_errors {
+            self.namespace_member(&mut decls);
+        }
+        self.scopes.pop();
+        if self.errors < self.max_errors {
+            self.expect_close(Punct::RBrace, open)?;
+        }
+        out.push(Decl::Namespace(NamespaceDecl {
+            name,
+            is_inline,
+            decls,
+            span: self.since(start),
+        }));
+        Ok(())
+    }
+
+    /// `extern "C" { … }`: linkage means nothing here.
+    fn linkage(&mut self, context: Context, out: &mut Vec<Decl>) -> PResult<()> {
+        self.bump();
+        self.bump();
+        if !self.at(Punct::LBrace) {
+            return self.declaration(context, out);
+        }
+        let open = self.bump().span;
+        while !self.at(Punct::RBrace) && !self.at_eof() && self.errors < self.max_errors {
+            self.namespace_member(out);
+        }
+        self.expect_close(Punct::RBrace, open)?;
+        Ok(())
+    }
+
+    /// `using namespace a;`, `using a::b;`, `using X = T;`
+    pub(super) fn using(
+        &mut self,
+        template: Option<TemplateHeader>,
+        out: &mut Vec<Decl>,
+    ) -> PResult<()> {
+        let start = self.bump().span;
+        if self.eat_word("namespace") {
+            let path = self.path(true)?;
+            self.expect(Punct::Semi)?;
+            self.scopes.make_visible(&path);
+            out.push(Decl::UsingNamespace(path));
+            return Ok(());
+        }
+        if self.at_word("enum") {
+            return Err(refuse::unsupported("'using enum' is", self.span()));
+        }
+        if self.peek().ident().is_some()
+            && (self.nth_is(1, Punct::Assign) || self.nth_is(1, Punct::LBracket))
+        {
+            let name = self.ident("a name")?;
+            let mut attrs = Vec::new();
+            self.attributes(&mut attrs)?;
+            self.expect(Punct::Assign)?;
+            let ty = self.alias_target(out)?;
+            self.expect(Punct::Semi)?;
+            let kind = if template.is_some() {
+                NameKind::TypeTemplate
+            } else {
+                NameKind::Type
+            };
+            self.declare_outside_template(&name.name, kind, template.is_some());
+            out.push(Decl::Alias(Arc::new(AliasDecl {
+                name,
+                template,
+                ty,
+                span: self.since(start),
+            })));
+            return Ok(());
+        }
+        self.eat_word("typename");
+        loop {
+            let path = self.path(false)?;
+            self.scopes.import(&path);
+            out.push(Decl::Using(path));
+            if !self.eat(Punct::Comma) {
+                break;
+            }
+        }
+        self.expect(Punct::Semi)?;
+        Ok(())
+    }
+
+    /// The type of an alias, which may define a record.
+    fn alias_target(&mut self, out: &mut Vec<Decl>) -> PResult<Ty> {
+        let specs = self.decl_specifiers(Context::Block)?;
+        out.extend(specs.defined);
+        let Some(ty) = specs.ty else {
+            return self.expected("a type");
+        };
+        self.abstract_declarator(ty)
+    }
+
+    /// Declares a name in the scope around the template parameters.
+    pub(super) fn declare_outside_template(
+        &mut self,
+        name: &crate::ast::Name,
+        kind: NameKind,
+        in_template: bool,
+    ) {
+        if in_template {
+            self.scopes.declare_below(name, kind);
+        } else {
+            self.scopes.declare(name, kind);
+        }
+    }
+
+    pub(super) fn static_assert(&mut self) -> PResult<StaticAssert> {
+        let start = self.bump().span;
+        let open = self.expect(Punct::LParen)?;
+        let cond = self.assignment()?;
+        let message = if self.eat(Punct::Comma) {
+            match self.peek().kind {
+                TokenKind::Str(_) => Some(self.string()),
+                _ => return self.expected("a string"),
+            }
+        } else {
+            None
+        };
+        self.expect_close(Punct::RParen, open)?;
+        self.expect(Punct::Semi)?;
+        Ok(StaticAssert {
+            cond,
+            message,
+            span: self.since(start),
+        })
+    }
+
+    /// `template <…> declaration` or an explicit instantiation.
+    fn template_declaration(&mut self, context: Context, out: &mut Vec<Decl>) -> PResult<()> {
+        let start = self.span();
+        if !self.nth_is(1, Punct::Lt) {
+            self.bump();
+            return self.instantiation(start, out);
+        }
+        let scopes = self.scopes.mark();
+        // One scope holds the parameters of all headers, so that the declared name goes right below it.
+        self.scopes.push();
+        let mut headers = Vec::new();
+        while self.at_word("template") && self.nth_is(1, Punct::Lt) {
+            let start = self.bump().span;
+            headers.push(self.template_header(start)?);
+            self.check_chain(headers.len())?;
+        }
+        let result = if self.at_word("using") {
+            let header = headers.pop();
+            self.using(header, out)
+        } else {
+            self.simple_declaration(context, headers, true, out)
+        };
+        self.scopes.reset(scopes);
+        result
+    }
+
+    /// After `template`: `[[host_name("x")]] kernel void f<float>(…);`
+    fn instantiation(&mut self, start: Span, out: &mut Vec<Decl>) -> PResult<()> {
+        let mut attrs = Vec::new();
+        self.attributes(&mut attrs)?;
+        if matches!(self.word(), Some("struct" | "class" | "union")) {
+            self.bump();
+            let path = self.path(true)?;
+            self.expect(Punct::Semi)?;
+            let target = InstantiationTarget::Record(path);
+            out.push(Decl::Instantiation(Instantiation {
+                attrs,
+                kernel: None,
+                target,
+                span: self.since(start),
+            }));
+            return Ok(());
+        }
+        let scopes = self.scopes.mark();
+        self.scopes.push();
+        let mut specs = self.decl_specifiers(Context::Namespace)?;
+        let Some(ty) = specs.ty.take() else {
+            return self.expected("a type");
+        };
+        attrs.append(&mut specs.attrs);
+        let d = self.declarator(ty, Context::Namespace, false)?;
+        attrs.extend(d.attrs);
+        self.scopes.reset(scopes);
+        let Some(path) = name_path(&d.name, self.since(start)) else {
+            return self.expected("a name");
+        };
+        let target = match d.function {
+            Some(part) => InstantiationTarget::Function {
+                path,
+                ret: d.ty,
+                params: part.params,
+            },
+            None => InstantiationTarget::FunctionByType { path, ty: d.ty },
+        };
+        if self.at(Punct::LBrace) {
+            return Err(Box::new(
+                Diagnostic::error(
+                    "E0307",
+                    "an explicit instantiation has no body",
+                    self.span(),
+                )
+                .label("body given here")
+                .help("write 'template <>' for a specialisation"),
+            ));
+        }
+        self.expect(Punct::Semi)?;
+        let kernel = kernel_span(&specs.kernel, &attrs);
+        out.push(Decl::Instantiation(Instantiation {
+            attrs,
+            kernel,
+            target,
+            span: self.since(start),
+        }));
+        Ok(())
+    }
+
+    /// Specifiers and declarators: variables, functions, typedefs, records.
+    pub(super) fn simple_declaration(
+        &mut self,
+        context: Context,
+        headers: Headers,
+        semicolon: bool,
+        out: &mut Vec<Decl>,
+    ) -> PResult<()> {
+        let start = self.span();
+        self.record_headers = headers.clone();
+        let mut specs = self.decl_specifiers(context)?;
+        self.record_headers.clear();
+        let defined = specs.defined.take();
+        let has_defined = defined.is_some();
+        out.extend(defined);
+        if semicolon && self.at(Punct::Semi) {
+            self.bump();
+            return self.declares_nothing(specs, has_defined, context, start, out);
+        }
+        if specs.specs.is_friend && !self.nth_is(1, Punct::LParen) && specs.ty.is_none() {
+            return self.expected("a declaration");
+        }
+        let mut count = 0;
+        loop {
+            count += 1;
+            let finished = self.one_declarator(context, &headers, &mut specs, start, out)?;
+            if finished {
+                return Ok(());
+            }
+            if !self.eat(Punct::Comma) {
+                break;
+            }
+        }
+        if count > 1 && !headers.is_empty() {
+            return Err(Box::new(Diagnostic::error(
+                "E0307",
+                "a template declares one thing at a time",
+                self.since(start),
+            )));
+        }
+        if semicolon {
+            self.expect_semicolon()?;
+        }
+        Ok(())
+    }
+
+    /// The `;` after a declaration, with a reason when it looks like something unsupported.
+    fn expect_semicolon(&mut self) -> PResult<()> {
+        if self.at(Punct::Colon) {
+            return Err(refuse::unsupported_help(
+                "range-based 'for' is",
+                self.span(),
+                "loop with an index: for (int i = 0; i < n; ++i)",
+            ));
+        }
+        self.expect(Punct::Semi).map(drop)
+    }
+
+    /// A declaration without declarators: a record, an enum, an anonymous union; or a mistake.
+    fn declares_nothing(
+        &mut self,
+        specs: DeclSpecs,
+        has_defined: bool,
+        context: Context,
+        start: Span,
+        out: &mut Vec<Decl>,
+    ) -> PResult<()> {
+        if has_defined || specs.specs.is_friend {
+            return Ok(());
+        }
+        match specs.ty {
+            Some(ty) if matches!(ty.kind, TyKind::Record(_) | TyKind::Enum(_)) => {
+                if matches!(&ty.kind, TyKind::Enum(e) if e.name.is_none()) {
+                    if let TyKind::Enum(e) = ty.kind {
+                        out.push(Decl::Enum(e));
+                    }
+                    return Ok(());
+                }
+                let var = VarDecl {
+                    name: None,
+                    qualifier: Vec::new(),
+                    ty,
+                    init: None,
+                    specs: specs.specs,
+                    attrs: specs.attrs,
+                    template: None,
+                    spec_args: None,
+                    bit_width: None,
+                    span: self.since(start),
+                };
+                out.push(Decl::Var(Arc::new(var)));
+                Ok(())
+            }
+            _ if context == Context::Block && specs.ty.is_none() && !specs.attrs.is_empty() => {
+                Ok(())
+            }
+            _ => Err(Box::new(
+                Diagnostic::error(
+                    "E0307",
+                    "this declaration declares nothing",
+                    self.since(start),
+                )
+                .label("no name follows the type"),
+            )),
+        }
+    }
+
+    /// One declarator with its initialiser or body. True when it was a function with a body, which ends the declaration.
+    fn one_declarator(
+        &mut self,
+        context: Context,
+        headers: &Headers,
+        specs: &mut DeclSpecs,
+        start: Span,
+        out: &mut Vec<Decl>,
+    ) -> PResult<bool> {
+        let scopes = self.scopes.mark();
+        self.scopes.push();
+        let is_special = specs.ty.is_none();
+        let base = match &specs.ty {
+            Some(ty) => ty.clone(),
+            // A constructor, a destructor, a conversion operator.
+            None => Ty {
+                kind: TyKind::Builtin(crate::ast::BuiltinTy::Void),
+                quals: Default::default(),
+                span: self.span().start(),
+            },
+        };
+        if matches!(base.kind, TyKind::Auto) && self.at_structured_binding() {
+            return Err(refuse::unsupported_help(
+                "structured bindings are",
+                self.span(),
+                "name the members: auto x = v.x; auto y = v.y;",
+            ));
+        }
+        if context == Context::Record && self.at(Punct::Colon) {
+            self.scopes.reset(scopes);
+            let var = self.bit_field(base, None, specs, start)?;
+            out.push(Decl::Var(Arc::new(var)));
+            return Ok(false);
+        }
+        if is_special && !self.at(Punct::Tilde) && !self.at_word("operator") {
+            let named = self
+                .peek()
+                .ident()
+                .is_some_and(|n| !super::types::is_keyword(n));
+            if !named {
+                return self.expected(if context == Context::Block {
+                    "an expression"
+                } else {
+                    "a declaration"
+                });
+            }
+        }
+        let mut d = self.declarator(base, context, false)?;
+        let Some(ident) = d.name.ident.clone() else {
+            return self.expected("a name");
+        };
+        if let Some(part) = d.function.take() {
+            let finished = self.function(
+                context, headers, specs, d, part, is_special, start, scopes, out,
+            )?;
+            return Ok(finished);
+        }
+        self.scopes.reset(scopes);
+        if is_special {
+            return Err(Box::new(
+                Diagnostic::error(
+                    "E0301",
+                    format!("unknown declaration of '{}'", ident.name),
+                    ident.span,
+                )
+                .label("expected a type before it"),
+            ));
+        }
+        if specs.typedef {
+            self.declare_outside_template(&ident.name, NameKind::Type, !headers.is_empty());
+            let alias = AliasDecl {
+                name: ident,
+                template: headers.last().cloned(),
+                ty: d.ty,
+                span: self.since(start),
+            };
+            out.push(Decl::Alias(Arc::new(alias)));
+            return Ok(false);
+        }
+        let var = self.variable(context, headers, specs, d, start)?;
+        out.push(Decl::Var(Arc::new(var)));
+        Ok(false)
+    }
+
+    /// `auto [a, b] =` and `auto &[a, b] =`
+    fn at_structured_binding(&self) -> bool {
+        let open = |n| self.nth_is(n, Punct::LBracket) && !self.nth_is(n + 1, Punct::LBracket);
+        open(0) || (self.at(Punct::Amp) && open(1))
+    }
+
+    fn bit_field(
+        &mut self,
+        ty: Ty,
+        name: Option<crate::ast::Ident>,
+        specs: &DeclSpecs,
+        start: Span,
+    ) -> PResult<VarDecl> {
+        self.expect(Punct::Colon)?;
+        let width = self.conditional()?;
+        Ok(VarDecl {
+            name,
+            qualifier: Vec::new(),
+            ty,
+            init: None,
+            specs: specs.specs,
+            attrs: specs.attrs.clone(),
+            template: None,
+            spec_args: None,
+            bit_width: Some(width),
+            span: self.since(start),
+        })
+    }
+
+    fn variable(
+        &mut self,
+        context: Context,
+        headers: &Headers,
+        specs: &DeclSpecs,
+        d: Declarator,
+        start: Span,
+    ) -> PResult<VarDecl> {
+        let name = d.name.ident.clone();
+        let is_template = headers.last().is_some_and(|h| !h.params.is_empty());
+        if let (Some(n), true) = (&name, d.name.qualifier.is_empty()) {
+            let kind = if is_template {
+                NameKind::ValueTemplate
+            } else {
+                NameKind::Value
+            };
+            self.declare_outside_template(&n.name, kind, !headers.is_empty());
+            if context == Context::Record {
+                self.scopes.declare_member(&n.name, is_template);
+            }
+        }
+        if context == Context::Record && self.at(Punct::Colon) {
+            return self.bit_field(d.ty, name, specs, start);
+        }
+        let mut attrs = specs.attrs.clone();
+        attrs.extend(d.attrs);
+        self.attributes(&mut attrs)?;
+        let init = match self.punct() {
+            Some(Punct::Assign) => {
+                self.bump();
+                Some(Init::Copy(if self.at(Punct::LBrace) {
+                    self.init_list()?
+                } else {
+                    self.assignment()?
+                }))
+            }
+            Some(Punct::LBrace) => Some(Init::Brace(self.init_list()?)),
+            Some(Punct::LParen) => {
+                let open = self.span();
+                let args = self.call_args()?;
+                Some(Init::Paren(args, self.since(open)))
+            }
+            _ => None,
+        };
+        Ok(VarDecl {
+            name,
+            qualifier: d.name.qualifier,
+            ty: d.ty,
+            init,
+            specs: specs.specs,
+            attrs,
+            template: headers.last().cloned(),
+            spec_args: d.name.args,
+            bit_width: None,
+            span: self.since(start),
+        })
+    }
+
+    /// The rest of a function: trailing type, member initialisers, body. The scope of its parameters is open and closed here.
+    fn function(
+        &mut self,
+        context: Context,
+        headers: &Headers,
+        specs: &DeclSpecs,
+        d: Declarator,
+        part: FunctionPart,
+        is_special: bool,
+        start: Span,
+        scopes: usize,
+        out: &mut Vec<Decl>,
+    ) -> PResult<bool> {
+        let Some(ident) = d.name.ident else {
+            return self.expected("a name");
+        };
+        if specs.typedef {
+            return Err(refuse::unsupported_help(
+                "a typedef of a function type is",
+                ident.span,
+                "use a pointer to a function, or a template parameter",
+            ));
+        }
+        let mut ret = d.ty;
+        let mut kind = FunctionKind::Plain;
+        if let Some(ty) = d.name.conversion {
+            kind = FunctionKind::Conversion(ty);
+        } else if ident.name.starts_with('~') {
+            kind = FunctionKind::Destructor;
+        } else if is_special {
+            kind = FunctionKind::Constructor;
+        }
+        if self.eat(Punct::Arrow) {
+            let ty = self.type_id()?;
+            if kind == FunctionKind::Constructor
+                && context == Context::Namespace
+                && d.name.qualifier.is_empty()
+            {
+                kind = FunctionKind::DeductionGuide;
+            }
+            ret = ty;
+        }
+        let mut attrs = specs.attrs.clone();
+        attrs.extend(d.attrs);
+        attrs.extend(part.attrs);
+        self.attributes(&mut attrs)?;
+        let mut fn_specs = specs.specs;
+        fn_specs.is_noexcept |= part.noexcept;
+        // Headers beyond the function's own belong to the enclosing templates of its qualifier.
+        let generic_qualifiers = d.name.qualifier.iter().filter(|s| s.args.is_some()).count();
+        let outer_count = headers.len().min(generic_qualifiers);
+        let template = headers.get(outer_count..).and_then(|h| h.last()).cloned();
+        let is_template = template.as_ref().is_some_and(|h| !h.params.is_empty());
+        if d.name.qualifier.is_empty() && kind != FunctionKind::DeductionGuide {
+            let name_kind = if is_template {
+                NameKind::ValueTemplate
+            } else {
+                NameKind::Value
+            };
+            if matches!(kind, FunctionKind::Plain) {
+                self.scopes
+                    .declare_at(&ident.name, name_kind, scopes, !headers.is_empty());
+                if context == Context::Record {
+                    self.scopes.declare_member(&ident.name, is_template);
+                }
+            }
+        }
+        let mut function = FunctionDecl {
+            name: ident,
+            qualifier: d.name.qualifier,
+            kind,
+            template,
+            outer_templates: headers[..outer_count].to_vec(),
+            spec_args: d.name.args,
+            kernel: kernel_span(&specs.kernel, &attrs),
+            ret,
+            params: part.params,
+            this_quals: part.quals,
+            specs: fn_specs,
+            attrs,
+            member_inits: Vec::new(),
+            body: Body::None,
+            span: self.since(start),
+        };
+        let finished = self.function_end(context, &mut function, scopes, out)?;
+        self.scopes.reset(scopes);
+        Ok(finished)
+    }
+
+    /// Member initialisers and body, now or after the record.
+    fn function_end(
+        &mut self,
+        context: Context,
+        function: &mut FunctionDecl,
+        scopes: usize,
+        out: &mut Vec<Decl>,
+    ) -> PResult<bool> {
+        if self.at(Punct::Assign) {
+            self.bump();
+            if self.eat_word("default") {
+                function.body = Body::Default;
+            } else if self.eat_word("delete") {
+                function.body = Body::Delete;
+            } else if matches!(&self.peek().kind, TokenKind::Number(n) if n.as_str() == "0") {
+                return Err(refuse::unsupported("virtual functions are", self.span()));
+            } else {
+                return self.expected("'default' or 'delete'");
+            }
+            out.push(Decl::Function(Arc::new(function.clone())));
+            return Ok(false);
+        }
+        if self.at_word("try") {
+            refuse::keyword("try", self.span())?;
+        }
+        if !self.at(Punct::LBrace) && !self.at(Punct::Colon) {
+            out.push(Decl::Function(Arc::new(function.clone())));
+            return Ok(false);
+        }
+        if context == Context::Block {
+            return Err(refuse::unsupported_help(
+                "a function inside a function is",
+                function.name.span,
+                "use a lambda: auto f = [&](int x) { … };",
+            ));
+        }
+        if context == Context::Record {
+            self.defer_body(function, scopes, out.len())?;
+            out.push(Decl::Function(Arc::new(function.clone())));
+            return Ok(true);
+        }
+        self.function_body(function)?;
+        out.push(Decl::Function(Arc::new(function.clone())));
+        Ok(true)
+    }
+
+    /// `: a(1), b{2} { … }`
+    pub(super) fn function_body(&mut self, function: &mut FunctionDecl) -> PResult<()> {
+        if self.eat(Punct::Colon) {
+            loop {
+                let member = self.path(true)?;
+                let init = if self.at(Punct::LBrace) {
+                    Init::Brace(self.init_list()?)
+                } else {
+                    let open = self.span();
+                    if !self.at(Punct::LParen) {
+                        return self.expected("'(' or '{' after the member");
+                    }
+                    let args = self.call_args()?;
+                    Init::Paren(args, self.since(open))
+                };
+                self.eat(Punct::Ellipsis);
+                function.member_inits.push(MemberInit { member, init });
+                if !self.eat(Punct::Comma) {
+                    break;
+                }
+            }
+        }
+        if !self.at(Punct::LBrace) {
+            return self.expected("the body of the function");
+        }
+        function.body = Body::Block(self.compound()?);
+        Ok(())
+    }
+}
+
+/// Where a function was marked as a kernel.
+pub(super) fn kernel_span(keyword: &Option<Span>, attrs: &[crate::ast::Attr]) -> Option<Span> {
+    keyword.or_else(|| {
+        attrs
+            .iter()
+            .find(|a| a.scope.is_none() && a.name == "kernel")
+            .map(|a| a.span)
+    })
+}

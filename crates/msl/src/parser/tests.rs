@@ -1,0 +1,1 @@
+//! Parse trees of tricky snippets.
