@@ -15,7 +15,7 @@ pub struct Block {
 }
 
 /// One instruction: an operation, and the values that it defines.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub struct Inst {
     /// What it does.
     pub op: Op,
@@ -25,6 +25,16 @@ pub struct Inst {
     pub count: u32,
     /// Where it comes from.
     pub location: LocationId,
+}
+
+impl PartialEq for Inst {
+    /// `first` means nothing where there are no results.
+    fn eq(&self, other: &Self) -> bool {
+        self.op == other.op
+            && self.count == other.count
+            && (self.count == 0 || self.first == other.first)
+            && self.location == other.location
+    }
 }
 
 impl Inst {

@@ -46,11 +46,19 @@
 
 pub mod builder;
 pub mod kernel;
+mod lex;
 pub mod location;
+mod names;
 pub mod op;
+pub mod parse;
+mod parse_op;
 pub mod passes;
+pub mod print;
 pub mod tensor;
 pub mod types;
+pub mod verify;
+mod verify_coop;
+pub mod verify_types;
 mod walk;
 
 pub use builder::Builder;
@@ -59,5 +67,8 @@ pub use kernel::{
 };
 pub use location::{Location, LocationId, Locations};
 pub use op::*;
+pub use parse::{ParseError, parse};
+pub use print::print;
 pub use tensor::*;
 pub use types::*;
+pub use verify::{VerifyError, verify};

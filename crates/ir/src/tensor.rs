@@ -285,3 +285,22 @@ impl Layout {
         (row < self.rows && column < self.columns).then_some((row, column))
     }
 }
+
+/// The scalar that an element is read and written as: its own type, or the code in a `u8` for a format type.
+pub const fn element_scalar(format: ElementFormat) -> Scalar {
+    match format {
+        ElementFormat::Bool => Scalar::Bool,
+        ElementFormat::I8 => Scalar::I8,
+        ElementFormat::U8 => Scalar::U8,
+        ElementFormat::I16 => Scalar::I16,
+        ElementFormat::U16 => Scalar::U16,
+        ElementFormat::I32 => Scalar::I32,
+        ElementFormat::U32 => Scalar::U32,
+        ElementFormat::I64 => Scalar::I64,
+        ElementFormat::U64 => Scalar::U64,
+        ElementFormat::F16 => Scalar::F16,
+        ElementFormat::BF16 => Scalar::BF16,
+        ElementFormat::F32 => Scalar::F32,
+        _ => Scalar::U8,
+    }
+}

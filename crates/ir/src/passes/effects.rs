@@ -112,7 +112,7 @@ impl Effects {
                 let usage = self.memory[id.index()];
                 let space = kernel.memory_object(id).space;
                 space == AddressSpace::Constant
-                    || (!usage.written && !(usage.escapes && self.unknown_writes[space as usize]))
+                    || !(usage.written || usage.escapes && self.unknown_writes[space as usize])
             }
         }
     }
@@ -234,7 +234,10 @@ impl<'a> Analysis<'a> {
                 self.changed |= self.locals[local.index()].join(&roots);
                 return;
             }
-            Op::Bitcast { to, .. } if matches!(to, Type::Pointer(_)) => unknown,
+            Op::Bitcast {
+                to: Type::Pointer(_),
+                ..
+            } => unknown,
             Op::Load {
                 ty: Type::Pointer(_) | Type::Scalar(Scalar::U64),
                 ..

@@ -1,5 +1,6 @@
 //! Analyses and passes that every backend wants.
 
+pub mod coop_map;
 pub mod effects;
 pub mod uniformity;
 

@@ -1,0 +1,782 @@
+//! Turns loops over the slots of cooperative tensors into [`Op::CoopMap`].
+//!
+//! A kernel visits the elements of a tile slot by slot, each lane its own: `for (i = 0; i < capacity; ++i) t[i] = f(t[i])`,
+//! by index or by iterator. Which element a slot holds depends on the lane layout. Where the loop does not let the layout
+//! show, it is the same as "for each element of the tile", which a backend runs over the tile as it holds it.
+//!
+//! # When a loop qualifies
+//! * It counts one or more locals from 0 by 1 up to the capacity of the tile; no other exit.
+//! * All lanes of the tile's scope run it together.
+//! * A slot number is used for nothing but access to tiles of the same shape and layout, and for `map_iterator` into
+//!   reduction tensors that are only read there.
+//! * Everything else in the body depends on the element alone: values from outside are uniform over the scope, locals
+//!   are set before they are read in each iteration and not read elsewhere, memory is not written, no lane talks to another.
+
+use std::collections::{HashMap, HashSet};
+
+use crate::kernel::{Block, Inst, Kernel, ValueInfo};
+use crate::op::{BinaryOp, CompareOp, Const, Op, UnaryOp};
+use crate::passes::effects::{Effects, Root};
+use crate::passes::uniformity::{Uniformity, UniformityInfo};
+use crate::tensor::{CoopRole, Cooperative, LayoutKind};
+use crate::types::{AddressSpace, CoopId, LocalId, Scalar, ValueId};
+
+/// Forms all maps of a kernel; returns how many loops became maps.
+pub fn form(kernel: &mut Kernel) -> usize {
+    if kernel.cooperatives.is_empty() {
+        return 0;
+    }
+    let effects = Effects::of(kernel);
+    let info = UniformityInfo::with_effects(kernel, &effects);
+    let mut constants = HashMap::new();
+    let mut gets = vec![0u32; kernel.locals.len()];
+    kernel.body.for_each_inst(&mut |inst| match &inst.op {
+        Op::Const(value) => {
+            constants.insert(inst.first, *value);
+        }
+        Op::LocalGet(local) => gets[local.index()] += 1,
+        _ => {}
+    });
+    let mut body = std::mem::take(&mut kernel.body);
+    let mut pass = Pass {
+        kernel,
+        effects,
+        info,
+        constants,
+        gets,
+        next_control: 0,
+        formed: 0,
+    };
+    pass.block(&mut body);
+    let formed = pass.formed;
+    kernel.body = body;
+    formed
+}
+
+struct Pass<'a> {
+    kernel: &'a mut Kernel,
+    effects: Effects,
+    info: UniformityInfo,
+    constants: HashMap<ValueId, Const>,
+    /// How often each local is read in the kernel.
+    gets: Vec<u32>,
+    next_control: usize,
+    formed: usize,
+}
+
+/// What two tiles must have in common to be walked by one slot number.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Shape {
+    kind: LayoutKind,
+    rows: u32,
+    columns: u32,
+    simdgroups: u32,
+    reduction: Option<CoopRole>,
+}
+
+fn shape(coop: &Cooperative) -> Shape {
+    Shape {
+        kind: coop.layout,
+        rows: coop.rows,
+        columns: coop.columns,
+        simdgroups: coop.simdgroups.max(1),
+        reduction: match coop.role {
+            CoopRole::RowReduction | CoopRole::ColumnReduction => Some(coop.role),
+            _ => None,
+        },
+    }
+}
+
+/// What a value is to the loop.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Class {
+    /// The slot number.
+    Slot,
+    /// The slot number plus one (in the latch only).
+    Next,
+    /// The slot of a reduction tensor that belongs to the element.
+    Mapped(CoopId),
+    /// The loop's test.
+    Test,
+    /// Anything else that is defined in the loop.
+    Other,
+}
+
+/// The reason why a loop stays a loop.
+type Rejected = &'static str;
+
+impl Pass<'_> {
+    fn block(&mut self, block: &mut Block) {
+        let insts = std::mem::take(&mut block.insts);
+        for mut inst in insts {
+            if !inst.op.is_structured() {
+                block.insts.push(inst);
+                continue;
+            }
+            let control = self.next_control;
+            self.next_control += 1;
+            for inner in inst.op.blocks_mut().into_iter().flatten() {
+                self.block(inner);
+            }
+            if let Op::Loop { body, latch, .. } = &inst.op
+                && let Ok(formed) = self.candidate(&block.insts, body, latch, control)
+            {
+                let Formed {
+                    before,
+                    map,
+                    counters,
+                    capacity,
+                } = formed;
+                let location = inst.location;
+                let plain = |op, first, count| Inst {
+                    op,
+                    first,
+                    count,
+                    location,
+                };
+                block.insts.extend(before);
+                block.insts.push(plain(map, inst.first, 0));
+                for counter in counters {
+                    let ty = self.kernel.local(counter).ty;
+                    let Some(scalar) = ty.scalar() else { continue };
+                    let value = self.fresh(scalar);
+                    let bits = u64::from(capacity);
+                    block
+                        .insts
+                        .push(plain(Op::Const(Const { ty: scalar, bits }), value, 1));
+                    let set = Op::LocalSet {
+                        local: counter,
+                        value,
+                    };
+                    block.insts.push(plain(set, value, 0));
+                }
+                self.formed += 1;
+                continue;
+            }
+            block.insts.push(inst);
+        }
+    }
+
+    fn fresh(&mut self, ty: Scalar) -> ValueId {
+        self.kernel.values.push(ValueInfo { ty: ty.into() });
+        ValueId(self.kernel.values.len() as u32 - 1)
+    }
+
+    /// Checks a loop and builds its map.
+    fn candidate(
+        &mut self,
+        before: &[Inst],
+        body: &Block,
+        latch: &Block,
+        control: usize,
+    ) -> Result<Formed, Rejected> {
+        let counters = self.counters(before, body, latch)?;
+        let (header, capacity) = self.header(body, &counters)?;
+        let mut walk = Walk {
+            pass: self,
+            counters: &counters,
+            over: None,
+            classes: HashMap::new(),
+            local_classes: HashMap::new(),
+            set_inside: HashSet::new(),
+            gets_inside: HashMap::new(),
+            operands_outside: Vec::new(),
+            hoisted: Vec::new(),
+            replaced: HashMap::new(),
+            defined: HashSet::new(),
+            exits: Vec::new(),
+            continues: false,
+        };
+        body.for_each_inst(&mut |inst| {
+            walk.defined.extend(inst.results());
+            match &inst.op {
+                Op::LocalSet { local, .. } => {
+                    walk.set_inside.insert(*local);
+                }
+                Op::LocalGet(local) => *walk.gets_inside.entry(*local).or_default() += 1,
+                _ => {}
+            }
+        });
+        for local in walk.set_inside.iter() {
+            if walk.gets_inside.get(local).copied().unwrap_or(0) != walk.pass.gets[local.index()] {
+                return Err("a local that the body sets is read elsewhere");
+            }
+        }
+        let mut out = Vec::new();
+        let mut assigned = Some(HashSet::new());
+        // The header's test goes; what it computes may be used further on.
+        for inst in &body.insts[..header] {
+            let mut of_slot = false;
+            inst.op.for_each_operand(|value| {
+                of_slot |= matches!(walk.class(value), Class::Slot | Class::Test);
+            });
+            if of_slot && matches!(inst.op, Op::Compare { .. } | Op::Unary { .. }) {
+                walk.classes.insert(inst.first, Class::Test);
+            } else {
+                walk.inst(inst, &mut out, &mut assigned)?;
+            }
+        }
+        walk.insts(&body.insts[header + 1..], &mut out, &mut assigned)?;
+        let over = walk.over.ok_or("no tile is accessed")?;
+        let (outside, hoisted, continues) = (
+            std::mem::take(&mut walk.operands_outside),
+            std::mem::take(&mut walk.hoisted),
+            walk.continues,
+        );
+        let tile = self.kernel.coop(over);
+        if tile.capacity() != capacity {
+            return Err("the loop does not run over the whole capacity");
+        }
+        let required = if tile.simdgroups > 1 {
+            Uniformity::Threadgroup
+        } else {
+            Uniformity::Simdgroup
+        };
+        if self.info.control[control].entry > required {
+            return Err("not all lanes of the scope run the loop together");
+        }
+        if outside.iter().any(|level| *level > required) {
+            return Err("a value from outside differs between lanes");
+        }
+        let mut map = Block { insts: out };
+        if continues {
+            // `Continue` of the loop becomes `Break` of a scope at the same depth.
+            let location = body.insts[header].location;
+            let scope = Inst {
+                op: Op::Scope { body: map },
+                first: body.insts[header].first,
+                count: 0,
+                location,
+            };
+            map = Block { insts: vec![scope] };
+        }
+        let kept = counters
+            .iter()
+            .copied()
+            .filter(|counter| {
+                // Reads in the header, the body and the latch went with the loop.
+                let mut inside = 0;
+                for block in [body, latch] {
+                    block.for_each_inst(&mut |inst| {
+                        inside += u32::from(matches!(&inst.op, Op::LocalGet(l) if l == counter));
+                    });
+                }
+                inside != self.gets[counter.index()]
+            })
+            .collect();
+        Ok(Formed {
+            before: hoisted,
+            map: Op::CoopMap { over, body: map },
+            counters: kept,
+            capacity,
+        })
+    }
+
+    /// The locals that count 0, 1, 2, …: set to 0 before the loop, to themselves plus one in the latch.
+    fn counters(
+        &self,
+        before: &[Inst],
+        body: &Block,
+        latch: &Block,
+    ) -> Result<Vec<LocalId>, Rejected> {
+        let mut classes: HashMap<ValueId, (LocalId, Class)> = HashMap::new();
+        let mut counters = Vec::new();
+        for inst in &latch.insts {
+            match &inst.op {
+                Op::LocalGet(local) => {
+                    classes.insert(inst.first, (*local, Class::Slot));
+                }
+                Op::Convert { operand, to, .. } if is_slot_type(*to) => {
+                    if let Some(class) = classes.get(operand).copied() {
+                        classes.insert(inst.first, class);
+                    }
+                }
+                Op::Binary {
+                    op: BinaryOp::Add,
+                    lhs,
+                    rhs,
+                    ..
+                } => {
+                    for (a, b) in [(lhs, rhs), (rhs, lhs)] {
+                        if let Some((local, Class::Slot)) = classes.get(a).copied()
+                            && self
+                                .constants
+                                .get(b)
+                                .is_some_and(|c| c.bits == 1 && c.ty.is_integer())
+                        {
+                            classes.insert(inst.first, (local, Class::Next));
+                        }
+                    }
+                }
+                Op::LocalSet { local, value } => {
+                    if classes.get(value) != Some(&(*local, Class::Next)) {
+                        return Err("the latch does more than count");
+                    }
+                    counters.push(*local);
+                }
+                op if op.is_pure() => {}
+                _ => return Err("the latch does more than count"),
+            }
+        }
+        counters.sort_unstable();
+        if counters.is_empty() || counters.windows(2).any(|pair| pair[0] == pair[1]) {
+            return Err("the latch does not count");
+        }
+        let mut sets_in_body = false;
+        body.for_each_inst(&mut |inst| {
+            sets_in_body |=
+                matches!(&inst.op, Op::LocalSet { local, .. } if counters.contains(local));
+        });
+        if sets_in_body {
+            return Err("the body sets the counter");
+        }
+        for counter in &counters {
+            let mut start = None;
+            for inst in before.iter().rev() {
+                if let Op::LocalSet { local, value } = &inst.op
+                    && local == counter
+                {
+                    start = Some(*value);
+                    break;
+                }
+                let mut set = false;
+                for block in inst.op.blocks().into_iter().flatten() {
+                    block.for_each_inst(&mut |inst| {
+                        set |= matches!(&inst.op, Op::LocalSet { local, .. } if local == counter);
+                    });
+                }
+                if set {
+                    break;
+                }
+            }
+            let zero = start
+                .and_then(|value| self.constants.get(&value))
+                .is_some_and(|c| c.bits == 0 && c.ty.is_integer());
+            if !zero {
+                return Err("the counter does not start at 0");
+            }
+        }
+        Ok(counters)
+    }
+
+    /// The position of the test `if (!(i < capacity)) break;` in the body, and the capacity.
+    fn header(&self, body: &Block, counters: &[LocalId]) -> Result<(usize, u32), Rejected> {
+        let mut slots = HashSet::new();
+        let mut tests: HashMap<ValueId, (bool, u64)> = HashMap::new();
+        for (at, inst) in body.insts.iter().enumerate() {
+            match &inst.op {
+                Op::LocalGet(local) => {
+                    if counters.contains(local) {
+                        slots.insert(inst.first);
+                    }
+                }
+                Op::Convert { operand, to, .. } if slots.contains(operand) && is_slot_type(*to) => {
+                    slots.insert(inst.first);
+                }
+                Op::Compare { op, lhs, rhs } => {
+                    // Records whether the comparison is the condition to go on, and the bound.
+                    let constant = |value: &ValueId| {
+                        self.constants
+                            .get(value)
+                            .filter(|c| c.ty.is_integer())
+                            .map(|c| c.bits)
+                    };
+                    let test = match op {
+                        CompareOp::Lt | CompareOp::Ne if slots.contains(lhs) => {
+                            constant(rhs).map(|bound| (true, bound))
+                        }
+                        CompareOp::Gt | CompareOp::Ne if slots.contains(rhs) => {
+                            constant(lhs).map(|bound| (true, bound))
+                        }
+                        CompareOp::Ge | CompareOp::Eq if slots.contains(lhs) => {
+                            constant(rhs).map(|bound| (false, bound))
+                        }
+                        CompareOp::Le | CompareOp::Eq if slots.contains(rhs) => {
+                            constant(lhs).map(|bound| (false, bound))
+                        }
+                        _ => None,
+                    };
+                    if let Some(test) = test {
+                        tests.insert(inst.first, test);
+                    }
+                }
+                Op::Unary {
+                    op: UnaryOp::Not,
+                    operand,
+                    ..
+                } => {
+                    if let Some(&(go_on, bound)) = tests.get(operand) {
+                        tests.insert(inst.first, (!go_on, bound));
+                    }
+                }
+                Op::If {
+                    condition,
+                    then,
+                    otherwise,
+                } => {
+                    let breaks = |block: &Block| matches!(block.insts.as_slice(), [inst] if inst.op == Op::Break(0));
+                    let &(go_on, bound) = tests
+                        .get(condition)
+                        .ok_or("the loop's test is not on the counter")?;
+                    let shaped = if go_on {
+                        then.insts.is_empty() && breaks(otherwise)
+                    } else {
+                        breaks(then) && otherwise.insts.is_empty()
+                    };
+                    if !shaped || bound == 0 || bound > 1 << 15 {
+                        return Err("the loop's test has another shape");
+                    }
+                    return Ok((at, bound as u32));
+                }
+                op if op.is_pure() => {}
+                _ => return Err("something happens before the loop's test"),
+            }
+        }
+        Err("the loop has no test")
+    }
+}
+
+/// Integer types that hold every slot number.
+fn is_slot_type(ty: Scalar) -> bool {
+    ty.is_integer() && ty.bits() >= 16
+}
+
+struct Formed {
+    before: Vec<Inst>,
+    map: Op,
+    counters: Vec<LocalId>,
+    capacity: u32,
+}
+
+/// The locals that are set for certain at a point; `None` where control does not come.
+type Assigned = Option<HashSet<LocalId>>;
+
+fn meet(a: &mut Assigned, b: Assigned) {
+    match (a.as_mut(), b) {
+        (Some(a), Some(b)) => a.retain(|local| b.contains(local)),
+        (None, b) => *a = b,
+        (Some(_), None) => {}
+    }
+}
+
+/// An inner loop or scope of the body, while it is walked.
+struct Exit {
+    is_loop: bool,
+    at_break: Assigned,
+    at_continue: Assigned,
+}
+
+struct Walk<'p, 'k> {
+    pass: &'p mut Pass<'k>,
+    counters: &'p [LocalId],
+    over: Option<CoopId>,
+    classes: HashMap<ValueId, Class>,
+    local_classes: HashMap<LocalId, Class>,
+    set_inside: HashSet<LocalId>,
+    gets_inside: HashMap<LocalId, u32>,
+    /// The levels of what comes from outside.
+    operands_outside: Vec<Uniformity>,
+    hoisted: Vec<Inst>,
+    replaced: HashMap<ValueId, ValueId>,
+    defined: HashSet<ValueId>,
+    exits: Vec<Exit>,
+    continues: bool,
+}
+
+impl Walk<'_, '_> {
+    fn class(&self, value: ValueId) -> Class {
+        self.classes.get(&value).copied().unwrap_or(Class::Other)
+    }
+
+    /// Takes note that the slot number is used with this tile.
+    fn over(&mut self, coop: CoopId) -> Result<(), Rejected> {
+        let Some(over) = self.over else {
+            self.over = Some(coop);
+            return Ok(());
+        };
+        if shape(self.pass.kernel.coop(over)) != shape(self.pass.kernel.coop(coop)) {
+            return Err("tiles of different layouts share a slot number");
+        }
+        Ok(())
+    }
+
+    /// Checks an access to a tile; true if it is through `map_iterator`.
+    fn access(&mut self, coop: CoopId, slot: ValueId) -> Result<bool, Rejected> {
+        match self.class(slot) {
+            Class::Slot => self.over(coop).map(|()| false),
+            Class::Mapped(to)
+                if shape(self.pass.kernel.coop(to)) == shape(self.pass.kernel.coop(coop)) =>
+            {
+                Ok(true)
+            }
+            _ => Err("a tile is accessed by another slot number"),
+        }
+    }
+
+    fn insts(
+        &mut self,
+        insts: &[Inst],
+        out: &mut Vec<Inst>,
+        assigned: &mut Assigned,
+    ) -> Result<(), Rejected> {
+        for inst in insts {
+            self.inst(inst, out, assigned)?;
+        }
+        Ok(())
+    }
+
+    fn nested(&mut self, block: &Block, assigned: &mut Assigned) -> Result<Block, Rejected> {
+        let mut out = Vec::new();
+        self.insts(&block.insts, &mut out, assigned)?;
+        Ok(Block { insts: out })
+    }
+
+    /// An ordinary operand: not a slot; uniform if it comes from outside.
+    fn plain(&mut self, value: ValueId) -> Result<ValueId, Rejected> {
+        if self.class(value) != Class::Other {
+            return Err("a slot number is used as a number");
+        }
+        if !self.defined.contains(&value) {
+            self.operands_outside.push(self.pass.info.value(value));
+        }
+        Ok(self.replaced.get(&value).copied().unwrap_or(value))
+    }
+
+    fn inst(
+        &mut self,
+        inst: &Inst,
+        out: &mut Vec<Inst>,
+        assigned: &mut Assigned,
+    ) -> Result<(), Rejected> {
+        let mut push = |op: Op| {
+            out.push(Inst {
+                op,
+                first: inst.first,
+                count: inst.count,
+                location: inst.location,
+            });
+        };
+        match &inst.op {
+            Op::LocalGet(local) => {
+                if self.counters.contains(local) {
+                    self.classes.insert(inst.first, Class::Slot);
+                } else if !self.set_inside.contains(local) {
+                    self.operands_outside.push(self.pass.info.local(*local));
+                    self.hoisted.push(inst.clone());
+                } else {
+                    if assigned.as_ref().is_some_and(|set| !set.contains(local)) {
+                        return Err("a local is carried from one iteration to the next");
+                    }
+                    let class = self.local_classes.get(local).copied();
+                    let class = class.unwrap_or(Class::Other);
+                    if class == Class::Other {
+                        push(inst.op.clone());
+                    } else {
+                        self.classes.insert(inst.first, class);
+                    }
+                }
+            }
+            Op::LocalSet { local, value } => {
+                let class = self.class(*value);
+                if *self.local_classes.entry(*local).or_insert(class) != class {
+                    return Err("a local holds slot numbers and other things");
+                }
+                if class == Class::Other {
+                    let value = self.plain(*value)?;
+                    push(Op::LocalSet {
+                        local: *local,
+                        value,
+                    });
+                }
+                if let Some(set) = assigned {
+                    set.insert(*local);
+                }
+            }
+            Op::Convert { operand, to, .. }
+                if self.class(*operand) != Class::Other && is_slot_type(*to) =>
+            {
+                self.classes.insert(inst.first, self.class(*operand));
+            }
+            Op::CoopGet { coop, slot } => {
+                self.access(*coop, *slot)?;
+                push(Op::CoopElement(*coop));
+            }
+            Op::CoopSet { coop, slot, value } => {
+                if self.access(*coop, *slot)? {
+                    return Err("a reduction tensor is written through `map_iterator`");
+                }
+                let value = self.plain(*value)?;
+                push(Op::CoopElementSet { coop: *coop, value });
+            }
+            Op::CoopValid { coop, slot } => {
+                self.access(*coop, *slot)?;
+                let value = Const {
+                    ty: Scalar::Bool,
+                    bits: 1,
+                };
+                push(Op::Const(value));
+            }
+            Op::CoopIndex { coop, slot } => {
+                if self.access(*coop, *slot)? {
+                    // The row or the column of the element that the map is at.
+                    let (column, row) =
+                        (self.pass.fresh(Scalar::I32), self.pass.fresh(Scalar::I32));
+                    self.defined.extend([column, row]);
+                    out.push(Inst {
+                        op: Op::CoopElementIndex,
+                        first: column,
+                        count: 2,
+                        location: inst.location,
+                    });
+                    let role = self.pass.kernel.coop(*coop).role;
+                    let index = if role == CoopRole::RowReduction {
+                        row
+                    } else {
+                        column
+                    };
+                    self.replaced.insert(inst.first, index);
+                } else {
+                    push(Op::CoopElementIndex);
+                }
+            }
+            Op::CoopMapSlot { to, from, slot } => {
+                if self.access(*from, *slot)? {
+                    return Err("`map_iterator` from a reduction tensor");
+                }
+                let (to_tile, from_tile) =
+                    (self.pass.kernel.coop(*to), self.pass.kernel.coop(*from));
+                let fits = match to_tile.role {
+                    CoopRole::RowReduction => to_tile.rows == from_tile.rows,
+                    CoopRole::ColumnReduction => to_tile.columns == from_tile.columns,
+                    _ => false,
+                };
+                if !fits || shape(from_tile).reduction.is_some() {
+                    return Err("`map_iterator` between shapes that do not match");
+                }
+                self.classes.insert(inst.first, Class::Mapped(*to));
+            }
+            Op::If {
+                condition,
+                then,
+                otherwise,
+            } => {
+                let condition = self.plain(*condition)?;
+                let mut at_else = assigned.clone();
+                let then = self.nested(then, assigned)?;
+                let otherwise = self.nested(otherwise, &mut at_else)?;
+                meet(assigned, at_else);
+                push(Op::If {
+                    condition,
+                    then,
+                    otherwise,
+                });
+            }
+            Op::Scope { body } => {
+                self.exits.push(Exit {
+                    is_loop: false,
+                    at_break: None,
+                    at_continue: None,
+                });
+                let body = self.nested(body, assigned)?;
+                if let Some(exit) = self.exits.pop() {
+                    meet(assigned, exit.at_break);
+                }
+                push(Op::Scope { body });
+            }
+            Op::Loop {
+                body,
+                latch,
+                unroll,
+            } => {
+                self.exits.push(Exit {
+                    is_loop: true,
+                    at_break: None,
+                    at_continue: None,
+                });
+                let mut inside = assigned.clone();
+                let body = self.nested(body, &mut inside)?;
+                let exit = self.exits.pop();
+                let (at_break, at_continue) =
+                    exit.map_or((None, None), |exit| (exit.at_break, exit.at_continue));
+                meet(&mut inside, at_continue);
+                let latch = self.nested(latch, &mut inside)?;
+                *assigned = at_break;
+                push(Op::Loop {
+                    body,
+                    latch,
+                    unroll: *unroll,
+                });
+            }
+            Op::Break(depth) => {
+                let at = self.exits.len().checked_sub(*depth as usize + 1);
+                let at = at.ok_or("the loop has another exit")?;
+                meet(&mut self.exits[at].at_break, assigned.take());
+                push(Op::Break(*depth));
+            }
+            Op::Continue(depth) => match self.exits.len().checked_sub(*depth as usize + 1) {
+                Some(at) if self.exits[at].is_loop => {
+                    meet(&mut self.exits[at].at_continue, assigned.take());
+                    push(Op::Continue(*depth));
+                }
+                None if *depth as usize == self.exits.len() => {
+                    *assigned = None;
+                    self.continues = true;
+                    push(Op::Break(*depth));
+                }
+                _ => return Err("the loop continues another loop"),
+            },
+            Op::Load { pointer, .. } => {
+                self.readable(*pointer)?;
+                self.rewritten(inst, out)?;
+            }
+            Op::TensorLoad { tensor, .. } => {
+                self.readable(tensor.pointer)?;
+                if let Some(plane) = &tensor.scales {
+                    self.readable(plane.pointer)?;
+                }
+                self.rewritten(inst, out)?;
+            }
+            Op::TensorQuery { .. } => self.rewritten(inst, out)?,
+            Op::Builtin(_) => {
+                self.operands_outside.push(self.pass.info.value(inst.first));
+                push(inst.op.clone());
+            }
+            op if op.is_pure() => self.rewritten(inst, out)?,
+            _ => return Err("the body does something that is not element-wise"),
+        }
+        Ok(())
+    }
+
+    fn rewritten(&mut self, inst: &Inst, out: &mut Vec<Inst>) -> Result<(), Rejected> {
+        let mut inst = inst.clone();
+        let mut result = Ok(());
+        inst.op
+            .for_each_operand_mut(|value| match self.plain(*value) {
+                Ok(new) => *value = new,
+                Err(reason) => result = Err(reason),
+            });
+        out.push(inst);
+        result
+    }
+
+    /// Memory that every lane of the scope sees alike.
+    fn readable(&mut self, pointer: ValueId) -> Result<(), Rejected> {
+        let roots = self.pass.effects.roots(pointer);
+        let thread = crate::types::Type::Pointer(AddressSpace::Thread);
+        if self.pass.kernel.ty(pointer) != thread {
+            return Ok(());
+        }
+        if roots.unknown || roots.known.is_empty() {
+            return Err("lane-private memory is read");
+        }
+        for root in &roots.known {
+            match root {
+                Root::Memory(id) => self
+                    .operands_outside
+                    .push(self.pass.info.memory[id.index()]),
+                Root::Argument(_) => return Err("lane-private memory is read"),
+            }
+        }
+        Ok(())
+    }
+}
