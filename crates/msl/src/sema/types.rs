@@ -289,6 +289,10 @@ pub enum Object {
     Atomic(Scalar),
     /// `simdgroup_matrix<T, C, R>`: one [`super::value::Leaf::Coop`] leaf.
     SimdgroupMatrix(Scalar, u8, u8),
+    /// `numeric_limits<T>`. No leaves.
+    Limits(Scalar),
+    /// An instance of a predicate such as `is_same<A, B>`. No leaves.
+    Truth(bool),
     /// A tag type without leaves: `tensor_handle`, `tensor_inline`, `tensor_offset`, `tensor_plane_scales`, …
     Tag(&'static str),
 }

@@ -4,7 +4,14 @@
 //! - in Rust, behind the functions of this module, where operations of the IR are emitted through [`Sema`]'s helpers;
 //! - in Metal source in [`PRELUDE`], which is parsed before the user's source (traits, small structs, enums, templates over builtins).
 
+mod args;
+mod atomic;
+mod coop;
+mod group;
 mod math;
+mod matmul;
+mod tensor;
+mod traits;
 
 use super::context::{Res, Sema};
 use super::types::*;
@@ -16,7 +23,10 @@ pub const PRELUDE: &str = include_str!("prelude.metal");
 
 /// What the library remembers during one lowering.
 #[derive(Debug, Default)]
-pub struct LibraryState {}
+pub struct LibraryState {
+    /// The type whose static member was asked for last; read by the function that it named.
+    subject: Option<Type>,
+}
 
 /// A call of a library function.
 #[derive(Debug)]
@@ -65,101 +75,609 @@ pub enum LibEntity {
 /// Looks a name up in a namespace of the library (`metal`, `metal::fast`, `mpp::tensor_ops`, …; empty for the global one).
 /// Scalar and vector type names are known to the caller.
 pub fn lookup(_sema: &mut Sema<'_>, namespace: &str, name: &str) -> Option<LibEntity> {
-    math::lookup(namespace, name)
+    match namespace {
+        "mpp::tensor_ops" => matmul::lookup(name)
+            .or_else(|| coop::lookup(name))
+            .or_else(|| refused(name)),
+        "metal" => tensor::lookup(name)
+            .or_else(|| matmul::lookup_scope(name))
+            .or_else(|| math::lookup(namespace, name))
+            .or_else(|| group::lookup(name))
+            .or_else(|| atomic::lookup(name))
+            .or_else(|| traits::lookup(name))
+            .or_else(|| refused(name)),
+        "metal::fast" | "metal::precise" => math::lookup(namespace, name),
+        _ => None,
+    }
+}
+
+/// What exists in Metal and not yet here: refused by name where it is used.
+fn refused(name: &str) -> Option<LibEntity> {
+    let ty = matches!(
+        name,
+        "convolution2d"
+            | "simdgroup_matrix"
+            | "packed_numeric_type"
+            | "simdgroup_half8x8"
+            | "simdgroup_float8x8"
+            | "simdgroup_bfloat8x8"
+    );
+    let function = matches!(
+        name,
+        "simdgroup_load"
+            | "simdgroup_store"
+            | "simdgroup_multiply"
+            | "simdgroup_multiply_accumulate"
+            | "make_filled_simdgroup_matrix"
+            | "pack"
+            | "unpack"
+    );
+    if ty {
+        let instantiate: LibInstantiate = |sema, _, span| {
+            sema.err(
+                "E0630",
+                "this class of the Metal library is not supported yet",
+                span,
+            )
+        };
+        Some(LibEntity::Template {
+            name: "not supported yet",
+            instantiate,
+            deduce: None,
+        })
+    } else if function {
+        Some(LibEntity::Function(
+            |sema, call| {
+                sema.err(
+                    "E0630",
+                    format!("'{}' is not supported yet", call.name),
+                    call.span,
+                )
+            },
+            "metal",
+        ))
+    } else {
+        None
+    }
 }
 
 /// The leaves of an object type.
-pub fn object_leaves(_sema: &Sema<'_>, _object: &Object) -> Vec<LeafKind> {
-    Vec::new()
+pub fn object_leaves(_sema: &Sema<'_>, object: &Object) -> Vec<LeafKind> {
+    use anymetal_ir::{Scalar, Type as IrType};
+    let value = |ty: IrType| LeafKind::Value(ty);
+    match object {
+        Object::Extents(ty) => {
+            let dynamic = ty.extents.iter().filter(|extent| extent.is_none()).count();
+            vec![value(ty.index.into()); dynamic]
+        }
+        Object::Tensor(ty) => tensor::leaves(ty),
+        Object::Coop(_) | Object::SimdgroupMatrix(..) => vec![LeafKind::Coop],
+        Object::CoopIterator(_) => vec![LeafKind::Coop, value(Scalar::I32.into())],
+        Object::ScalePlane(plane) => vec![value(IrType::Pointer(plane.space))],
+        Object::Atomic(scalar) => vec![value((*scalar).into())],
+        Object::Tag("simd_vote") => vec![value(Scalar::U64.into())],
+        Object::ExecutionScope(_)
+        | Object::Matmul { .. }
+        | Object::Limits(_)
+        | Object::Truth(_)
+        | Object::Tag(_) => Vec::new(),
+    }
 }
 
 /// Size and alignment of an object type in memory; `None` if it cannot be in memory.
-pub fn object_layout(_sema: &Sema<'_>, _object: &Object) -> Option<(u64, u32)> {
-    None
+pub fn object_layout(_sema: &Sema<'_>, object: &Object) -> Option<(u64, u32)> {
+    match object {
+        Object::Tensor(TensorType {
+            storage: TensorStorage::Handle,
+            ..
+        }) => Some((8, 8)),
+        Object::Atomic(scalar) => Some((scalar.size().into(), scalar.size())),
+        Object::Extents(ty) => {
+            let dynamic = ty.extents.iter().filter(|extent| extent.is_none()).count() as u64;
+            Some((
+                (u64::from(ty.index.size()) * dynamic).max(1),
+                ty.index.size(),
+            ))
+        }
+        _ => None,
+    }
 }
 
 /// The name of an object type as a user would write it.
-pub fn object_name(_sema: &Sema<'_>, _object: &Object) -> String {
-    "object".to_string()
+pub fn object_name(sema: &Sema<'_>, object: &Object) -> String {
+    let extents = |ty: &ExtentsType| {
+        let index = super::layout::scalar_name(ty.index);
+        if ty.extents.iter().all(Option::is_none) {
+            return format!("dextents<{index}, {}>", ty.extents.len());
+        }
+        let list: Vec<String> = ty
+            .extents
+            .iter()
+            .map(|e| e.map_or("dynamic_extent".to_string(), |e| e.to_string()))
+            .collect();
+        format!("extents<{index}, {}>", list.join(", "))
+    };
+    match object {
+        Object::Extents(ty) => extents(ty),
+        Object::Tensor(ty) => {
+            let constness = if ty.is_const && ty.space != Space::Constant {
+                "const "
+            } else {
+                ""
+            };
+            let storage = match ty.storage {
+                TensorStorage::Handle => "tensor_handle",
+                TensorStorage::Offset => "tensor_handle, tensor_offset",
+                TensorStorage::Inline => "tensor_inline",
+            };
+            let plane = ty.plane.as_ref().map_or(String::new(), |plane| {
+                format!(
+                    ", {}",
+                    object_name(sema, &Object::ScalePlane(plane.clone()))
+                )
+            });
+            format!(
+                "tensor<{} {constness}{}, {}, {storage}{plane}>",
+                ty.space,
+                ty.format.msl_name(),
+                extents(&ty.extents)
+            )
+        }
+        Object::Coop(ty) | Object::CoopIterator(ty) => {
+            let role = match ty.role {
+                anymetal_ir::CoopRole::Left => "left input",
+                anymetal_ir::CoopRole::Right => "right input",
+                anymetal_ir::CoopRole::Destination => "destination",
+                anymetal_ir::CoopRole::RowReduction => "row reduction",
+                anymetal_ir::CoopRole::ColumnReduction => "column reduction",
+            };
+            let base = format!(
+                "cooperative_tensor<{}, {} × {}, {role}>",
+                ty.element.msl_name(),
+                ty.columns,
+                ty.rows
+            );
+            if matches!(object, Object::CoopIterator(_)) {
+                format!("{base}::iterator")
+            } else {
+                base
+            }
+        }
+        Object::ExecutionScope(0) => "execution_thread".to_string(),
+        Object::ExecutionScope(1) => "execution_simdgroup".to_string(),
+        Object::ExecutionScope(count) => format!("execution_simdgroups<{count}>"),
+        Object::Matmul {
+            descriptor,
+            simdgroups,
+        } => {
+            let k = descriptor
+                .k
+                .map_or("dynamic".to_string(), |k| k.to_string());
+            let scope = object_name(sema, &Object::ExecutionScope(*simdgroups));
+            format!(
+                "matmul2d<{} × {} × {k}, {scope}>",
+                descriptor.m, descriptor.n
+            )
+        }
+        Object::ScalePlane(plane) => {
+            let block: Vec<String> = plane.block.iter().map(u32::to_string).collect();
+            format!(
+                "tensor_blockwise<tensor_plane_scales, {} {}, {}>",
+                plane.space,
+                plane.format.msl_name(),
+                block.join(", ")
+            )
+        }
+        Object::Atomic(scalar) => format!("atomic<{}>", super::layout::scalar_name(*scalar)),
+        Object::SimdgroupMatrix(scalar, columns, rows) => {
+            format!(
+                "simdgroup_matrix<{}, {columns}, {rows}>",
+                super::layout::scalar_name(*scalar)
+            )
+        }
+        Object::Limits(scalar) => {
+            format!("numeric_limits<{}>", super::layout::scalar_name(*scalar))
+        }
+        Object::Truth(value) => format!("bool_constant<{value}>"),
+        Object::Tag(name) => (*name).to_string(),
+    }
 }
 
 /// The template name and arguments of an object type, so that `tensor<T, E, D>` can be deduced from it.
-pub fn template_of(_sema: &Sema<'_>, _ty: &Type) -> Option<(&'static str, Vec<TemplateArg>)> {
-    None
+pub fn template_of(_sema: &Sema<'_>, ty: &Type) -> Option<(&'static str, Vec<TemplateArg>)> {
+    use anymetal_ir::Scalar;
+    let int = |value: u64| TemplateArg::Value(Constant::int(Scalar::I32, value as i64));
+    match ty.as_object()? {
+        Object::Extents(ty) => {
+            let mut args = vec![TemplateArg::Type(ty.index.into())];
+            args.extend(ty.extents.iter().map(|extent| {
+                TemplateArg::Value(Constant::int(Scalar::U64, extent.map_or(-1, |e| e as i64)))
+            }));
+            Some(("extents", args))
+        }
+        Object::Tensor(ty) => {
+            let element = QualType {
+                is_const: ty.is_const,
+                ..QualType::from(args::element_type(ty.format))
+            };
+            let tag = |name| TemplateArg::Type(Type::object(Object::Tag(name)).into());
+            let mut args = vec![
+                TemplateArg::Type(element.in_space(ty.space)),
+                TemplateArg::Type(Type::object(Object::Extents(ty.extents.clone())).into()),
+                tag(if ty.storage == TensorStorage::Inline {
+                    "tensor_inline"
+                } else {
+                    "tensor_handle"
+                }),
+            ];
+            if ty.storage == TensorStorage::Offset {
+                args.push(tag("tensor_offset"));
+            }
+            if let Some(plane) = &ty.plane {
+                args.push(TemplateArg::Type(
+                    Type::object(Object::ScalePlane(plane.clone())).into(),
+                ));
+            }
+            Some(("tensor", args))
+        }
+        Object::Atomic(scalar) => Some(("atomic", vec![TemplateArg::Type((*scalar).into())])),
+        Object::ExecutionScope(count) if *count > 0 => {
+            Some(("execution_simdgroups", vec![int(u64::from(*count))]))
+        }
+        Object::Coop(ty) => {
+            let extents = ExtentsType {
+                index: ty.index,
+                extents: vec![None; ty.rank()],
+            };
+            Some((
+                "cooperative_tensor",
+                vec![
+                    TemplateArg::Type(args::element_type(ty.element).into()),
+                    TemplateArg::Type(Type::object(Object::Extents(extents)).into()),
+                    TemplateArg::Type(Type::Void.into()),
+                ],
+            ))
+        }
+        _ => None,
+    }
 }
 
 /// A call of a member function of an object (or vector, scalar, …). `None` if there is no such member.
-pub fn call_method(
-    _sema: &mut Sema<'_>,
-    _object: &Operand,
-    _call: &Call<'_>,
-) -> Option<Res<Operand>> {
-    None
+pub fn call_method(sema: &mut Sema<'_>, object: &Operand, call: &Call<'_>) -> Option<Res<Operand>> {
+    match object.ty().as_object()?.clone() {
+        Object::Extents(ty) => tensor::extents_method(sema, &ty, object, call),
+        Object::Tensor(ty) => tensor::method(sema, &ty, object, call),
+        Object::Coop(ty) => coop::method(sema, &ty, object, call),
+        Object::CoopIterator(_) => coop::iterator_method(sema, object, call),
+        Object::Matmul {
+            descriptor,
+            simdgroups,
+        } => matmul::method(sema, &descriptor, simdgroups, call),
+        Object::ExecutionScope(count) if call.name == "size" => Some(Ok(sema
+            .int_value(anymetal_ir::Scalar::U32, i64::from(count))
+            .into())),
+        Object::Limits(scalar) => traits::call_limit(sema, scalar, call),
+        Object::Tag("simd_vote") => group::vote_method(sema, object, call),
+        _ => None,
+    }
 }
 
 /// A data member of an object. `None` if there is no such member.
 pub fn field(
-    _sema: &mut Sema<'_>,
-    _object: &Operand,
-    _name: &str,
-    _span: Span,
+    sema: &mut Sema<'_>,
+    object: &Operand,
+    name: &str,
+    span: Span,
 ) -> Option<Res<Operand>> {
-    None
+    let ty = object.ty().clone();
+    match static_member(sema, &ty, name, span)? {
+        Ok(LibEntity::Value(value)) => Some(Ok(value.into())),
+        Ok(_) => None,
+        Err(fail) => Some(Err(fail)),
+    }
 }
 
 /// A static member or member type of an object type: `T::element_type`, `matmul2d<…>::descriptor`.
 pub fn static_member(
-    _sema: &mut Sema<'_>,
-    _ty: &Type,
-    _name: &str,
+    sema: &mut Sema<'_>,
+    ty: &Type,
+    name: &str,
     _span: Span,
 ) -> Option<Res<LibEntity>> {
-    None
+    use anymetal_ir::Scalar;
+    let member_type = |ty: Option<QualType>| ty.map(|ty| Ok(LibEntity::Type(ty)));
+    let object = ty.as_object()?.clone();
+    match &object {
+        Object::Extents(extents) => {
+            let found = match name {
+                "index_type" => Some(extents.index.into()),
+                "size_type" | "rank_type" => Some(QualType::from(Scalar::U64)),
+                _ => None,
+            };
+            if found.is_none() && matches!(name, "rank" | "rank_dynamic" | "static_extent") {
+                return Some(Ok(on_subject(sema, ty)));
+            }
+            member_type(found)
+        }
+        Object::Tensor(tensor) => {
+            if matches!(
+                name,
+                "get_rank" | "get_static_extent" | "has_static_extent" | "has_all_static_extent"
+            ) {
+                return Some(Ok(on_subject(sema, ty)));
+            }
+            member_type(tensor::member_type(tensor, name))
+        }
+        Object::Coop(coop) => {
+            if matches!(name, "get_rank" | "get_capacity") {
+                return Some(Ok(on_subject(sema, ty)));
+            }
+            member_type(coop::member_type(coop, name))
+        }
+        Object::CoopIterator(coop) if name == "value_type" => {
+            Some(Ok(LibEntity::Type(args::element_type(coop.element).into())))
+        }
+        Object::ScalePlane(plane) if name == "data_handle_type" => Some(Ok(LibEntity::Type(
+            Type::pointer(Scalar::U8, plane.space).into(),
+        ))),
+        Object::ExecutionScope(count) if name == "static_size" => {
+            let leaf = Sema::int_leaf(Scalar::U32, i128::from(*count));
+            Some(Ok(LibEntity::Value(Value::one(Scalar::U32, leaf))))
+        }
+        Object::Matmul { simdgroups, .. } => {
+            if name == "scope" {
+                return Some(Ok(LibEntity::Type(
+                    Type::object(Object::ExecutionScope(*simdgroups)).into(),
+                )));
+            }
+            let alias: LibInstantiate = match name {
+                "cooperative_tensor_left_input_t" => {
+                    |s, a, at| member_alias(s, "cooperative_tensor_left_input_t", a, at)
+                }
+                "cooperative_tensor_right_input_t" => {
+                    |s, a, at| member_alias(s, "cooperative_tensor_right_input_t", a, at)
+                }
+                "cooperative_tensor_destination_t" => {
+                    |s, a, at| member_alias(s, "cooperative_tensor_destination_t", a, at)
+                }
+                "cooperative_tensor_row_reduction_destination_t" => |s, a, at| {
+                    member_alias(s, "cooperative_tensor_row_reduction_destination_t", a, at)
+                },
+                "cooperative_tensor_column_reduction_destination_t" => |s, a, at| {
+                    member_alias(
+                        s,
+                        "cooperative_tensor_column_reduction_destination_t",
+                        a,
+                        at,
+                    )
+                },
+                _ => return None,
+            };
+            sema.library.subject = Some(ty.clone());
+            Some(Ok(LibEntity::Template {
+                name: "member alias",
+                instantiate: alias,
+                deduce: None,
+            }))
+        }
+        Object::Limits(scalar) => {
+            if traits::is_limit_function(name) {
+                return Some(Ok(on_subject(sema, ty)));
+            }
+            traits::limit(*scalar, name).map(|value| Ok(LibEntity::Value(value)))
+        }
+        Object::Truth(value) => match name {
+            "value" => {
+                let leaf = Sema::int_leaf(Scalar::Bool, i128::from(*value));
+                Some(Ok(LibEntity::Value(Value::one(Scalar::Bool, leaf))))
+            }
+            "type" => Some(Ok(LibEntity::Type(ty.clone().into()))),
+            "value_type" => Some(Ok(LibEntity::Type(Scalar::Bool.into()))),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// A static member function: it is called as a member function of an object of the type, of which it needs no leaves.
+fn on_subject(sema: &mut Sema<'_>, ty: &Type) -> LibEntity {
+    sema.library.subject = Some(ty.clone());
+    LibEntity::Function(
+        |sema, call| {
+            let Some(ty) = sema.library.subject.clone() else {
+                return sema.err(
+                    "E0510",
+                    format!("'{}' is not declared", call.name),
+                    call.span,
+                );
+            };
+            let object = Operand::Value(Value::empty(ty));
+            match call_method(sema, &object, call) {
+                Some(result) => result,
+                None => sema.err(
+                    "E0510",
+                    format!("'{}' is not declared", call.name),
+                    call.span,
+                ),
+            }
+        },
+        "metal",
+    )
+}
+
+/// The member alias templates of `matmul2d<…>`, of the type that was asked last.
+fn member_alias(
+    sema: &mut Sema<'_>,
+    name: &str,
+    args: &[TemplateArg],
+    span: Span,
+) -> Res<QualType> {
+    if let Some(Type::Object(object)) = sema.library.subject.clone()
+        && let Object::Matmul {
+            descriptor,
+            simdgroups,
+        } = &*object
+        && let Some(ty) = matmul::member_alias(sema, descriptor, *simdgroups, name, args, span)
+    {
+        return ty;
+    }
+    sema.err("E0510", format!("'{name}' is not declared"), span)
 }
 
 /// An operator with at least one object operand: `[]` (object, indices…), `()`, `*`, `->`, `++`, `--`, `p++`, `p--`, `+`, `==`, `=`, `+=`, …
 /// `None` if the operator is not defined for these.
 pub fn operator(
-    _sema: &mut Sema<'_>,
-    _operator: &str,
-    _args: &[Operand],
-    _span: Span,
+    sema: &mut Sema<'_>,
+    operator: &str,
+    operands: &[Operand],
+    span: Span,
 ) -> Option<Res<Operand>> {
-    None
+    match operands.first()?.ty().as_object()? {
+        Object::Tensor(_) if operator == "[]" => {
+            let indices: Vec<Arg> = operands[1..]
+                .iter()
+                .map(|operand| Arg::Operand(operand.clone(), span))
+                .collect();
+            Some(tensor::element(sema, &operands[0], &indices, span))
+        }
+        Object::Truth(value) if operator == "()" => Some(Ok(sema.bool_value(*value).into())),
+        Object::Coop(_) | Object::CoopIterator(_) => coop::operator(sema, operator, operands, span),
+        _ => None,
+    }
 }
 
 /// Constructs an object type from arguments (`T(…)`, `T{…}`, `T x(…)`, also default construction with none). `None` if
 /// the arguments do not fit.
 pub fn construct(
-    _sema: &mut Sema<'_>,
-    _ty: &Type,
-    _args: &[Arg],
+    sema: &mut Sema<'_>,
+    ty: &Type,
+    args: &[Arg],
     _braces: bool,
-    _span: Span,
+    span: Span,
 ) -> Option<Res<Operand>> {
-    None
+    match ty.as_object()?.clone() {
+        Object::Extents(extents) => Some(tensor::construct_extents(sema, &extents, args, span)),
+        Object::Tensor(tensor) => Some(tensor::construct(sema, &tensor, args, span)),
+        Object::ScalePlane(plane) => Some(construct_plane(sema, ty, &plane, args, span)),
+        Object::Matmul { .. }
+        | Object::ExecutionScope(_)
+        | Object::Limits(_)
+        | Object::Truth(_)
+        | Object::Tag(_)
+            if args.is_empty() =>
+        {
+            Some(Ok(Value::empty(ty.clone()).into()))
+        }
+        Object::Coop(coop) if args.is_empty() => {
+            Some(coop::create(sema, &coop).map(Operand::Value))
+        }
+        // A copy.
+        _ => match args {
+            [Arg::Operand(operand, _)] if operand.ty() == ty => Some(Ok(operand.clone())),
+            _ => None,
+        },
+    }
+}
+
+/// `scales_plane(pointer)`
+fn construct_plane(
+    sema: &mut Sema<'_>,
+    ty: &Type,
+    plane: &PlaneType,
+    args: &[Arg],
+    span: Span,
+) -> Res<Operand> {
+    let [Arg::Operand(operand, _)] = args else {
+        return sema.err(
+            "E0548",
+            "a plane object is constructed from a pointer",
+            span,
+        );
+    };
+    if operand.ty() == ty {
+        return Ok(operand.clone());
+    }
+    let value = sema.rvalue(operand.clone())?;
+    match (&value.ty, value.leaf()) {
+        (Type::Pointer(pointee), Some(leaf))
+            if matches!(
+                pointee.ty,
+                Type::Scalar(anymetal_ir::Scalar::U8) | Type::Format(_)
+            ) && pointee.space_or_thread() == plane.space =>
+        {
+            Ok(Value {
+                ty: ty.clone(),
+                leaves: vec![leaf.clone()],
+            }
+            .into())
+        }
+        _ => {
+            let name = sema.type_name(&value.ty);
+            sema.err(
+                "E0548",
+                format!(
+                    "a scale plane is constructed from a pointer to {} uchar, not '{name}'",
+                    plane.space
+                ),
+                span,
+            )
+        }
+    }
 }
 
 /// Converts a value implicitly to or from an object type (tensor handle → offset, static → dynamic extents, …).
 /// `None` if there is no such conversion. Must not emit when `dry` is set; then only the answer matters.
 pub fn convert(
-    _sema: &mut Sema<'_>,
-    _value: &Operand,
-    _to: &Type,
-    _dry: bool,
-    _span: Span,
+    sema: &mut Sema<'_>,
+    value: &Operand,
+    to: &Type,
+    dry: bool,
+    span: Span,
 ) -> Option<Res<Value>> {
-    None
+    match (value.ty().as_object(), to) {
+        (Some(Object::Tensor(_)), Type::Object(object)) => match &**object {
+            Object::Tensor(to) => tensor::convert(sema, value, to, dry, span),
+            _ => None,
+        },
+        (Some(Object::Extents(from)), Type::Object(object)) => match &**object {
+            Object::Extents(extents) if extents.extents.len() == from.extents.len() => {
+                if dry {
+                    return Some(Ok(Value::empty(to.clone())));
+                }
+                let extents = extents.clone();
+                let args = [Arg::Operand(value.clone(), span)];
+                Some(
+                    tensor::construct_extents(sema, &extents, &args, span)
+                        .and_then(|made| sema.rvalue(made)),
+                )
+            }
+            _ => None,
+        },
+        (Some(Object::Truth(truth)), Type::Scalar(anymetal_ir::Scalar::Bool)) => {
+            Some(Ok(sema.bool_value(*truth)))
+        }
+        // The explicit conversion of a vote to its mask.
+        (Some(Object::Tag("simd_vote")), Type::Scalar(anymetal_ir::Scalar::U64)) => {
+            if dry {
+                return Some(Ok(Value::empty(to.clone())));
+            }
+            Some(sema.rvalue(value.clone()).map(|value| Value {
+                ty: to.clone(),
+                leaves: value.leaves,
+            }))
+        }
+        _ => None,
+    }
 }
 
 /// The value of a tensor argument of the kernel: leaves for a handle that `Op::ArgumentTensor` gives.
-pub fn tensor_spec(_tensor: &TensorType) -> anymetal_ir::TensorSpec {
-    let extents = _tensor.extents.extents.clone();
+pub fn tensor_spec(tensor: &TensorType) -> anymetal_ir::TensorSpec {
+    let extents = tensor.extents.extents.clone();
     anymetal_ir::TensorSpec {
-        format: _tensor.format,
-        space: _tensor.space,
+        format: tensor.format,
+        space: tensor.space,
         extents,
-        index: _tensor.extents.index,
-        scale_block: _tensor.plane.as_ref().map(|plane| plane.block.clone()),
+        index: tensor.extents.index,
+        scale_block: tensor.plane.as_ref().map(|plane| plane.block.clone()),
     }
 }
