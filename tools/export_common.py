@@ -8,6 +8,7 @@ import random
 import shutil
 import warnings
 
+import coreai.authoring.metal
 import torch
 
 warnings.filterwarnings("ignore", message="coreai-torch has only been validated")
@@ -26,7 +27,6 @@ def convert(
     dynamic_shapes: dict | None = None,
 ) -> None:
     """Exports `model` and writes it to `path` (a folder that ends in .aimodel, replaced if it exists)."""
-    random.seed(2026)  # the exporter draws each kernel's suffix from here
     with torch.no_grad():
         program = torch.export.export(model, samples, dynamic_shapes=dynamic_shapes)
     program = program.run_decompositions(get_decomp_table())
@@ -34,6 +34,8 @@ def convert(
     if kernels:
         converter.register_custom_kernels(kernels)
     converter.add_exported_program(program, input_names=input_names, output_names=output_names)
+    # The exporter ends a kernel's name in random letters; drawn from a fixed seed, two exports differ less.
+    coreai.authoring.metal.choice = random.Random(2026).choice
     converter.to_coreai().save_asset(path)
 
 
