@@ -43,17 +43,27 @@ impl Array {
     /// The elements as numbers.
     pub fn values(&self) -> Vec<f64> {
         let size = self.format.bits() / 8;
-        self.bytes.chunks_exact(size).map(|chunk| {
-            let mut code = [0u8; 8];
-            code[..size].copy_from_slice(chunk);
-            self.format.decode(u64::from_le_bytes(code))
-        }).collect()
+        self.bytes
+            .chunks_exact(size)
+            .map(|chunk| {
+                let mut code = [0u8; 8];
+                code[..size].copy_from_slice(chunk);
+                self.format.decode(u64::from_le_bytes(code))
+            })
+            .collect()
     }
 
     /// An array of `F32` from numbers.
     pub fn from_f64(shape: Vec<usize>, values: &[f64]) -> Self {
-        let bytes = values.iter().flat_map(|&value| (value as f32).to_le_bytes()).collect();
-        Array { format: ElementFormat::F32, shape, bytes }
+        let bytes = values
+            .iter()
+            .flat_map(|&value| (value as f32).to_le_bytes())
+            .collect();
+        Array {
+            format: ElementFormat::F32,
+            shape,
+            bytes,
+        }
     }
 }
 
@@ -87,8 +97,14 @@ fn field<'a>(header: &'a str, key: &str) -> Option<&'a str> {
 
 /// Reads a file.
 pub fn read(path: &Path) -> Result<Array, NpyError> {
-    let bytes = std::fs::read(path).map_err(|error| NpyError::Io { path: path.to_path_buf(), error })?;
-    parse(&bytes).map_err(|what| NpyError::Format { path: path.to_path_buf(), what })
+    let bytes = std::fs::read(path).map_err(|error| NpyError::Io {
+        path: path.to_path_buf(),
+        error,
+    })?;
+    parse(&bytes).map_err(|what| NpyError::Format {
+        path: path.to_path_buf(),
+        what,
+    })
 }
 
 /// Reads the bytes of a file.
@@ -98,12 +114,15 @@ pub fn parse(bytes: &[u8]) -> Result<Array, String> {
     }
     let (length, start) = match bytes[6] {
         1 => (usize::from(u16::from_le_bytes([bytes[8], bytes[9]])), 10),
-        2 | 3 if bytes.len() >= 12 => {
-            (u32::from_le_bytes([bytes[8], bytes[9], bytes[10], bytes[11]]) as usize, 12)
-        }
+        2 | 3 if bytes.len() >= 12 => (
+            u32::from_le_bytes([bytes[8], bytes[9], bytes[10], bytes[11]]) as usize,
+            12,
+        ),
         version => return Err(format!("version {version} is unknown")),
     };
-    let header = bytes.get(start..start + length).ok_or("the header is cut off")?;
+    let header = bytes
+        .get(start..start + length)
+        .ok_or("the header is cut off")?;
     let header = std::str::from_utf8(header).map_err(|_| "the header is not text")?;
     let missing = |key: &str| format!("the header has no '{key}'");
     let descr_text = field(header, "descr").ok_or_else(|| missing("descr"))?;
@@ -115,7 +134,10 @@ pub fn parse(bytes: &[u8]) -> Result<Array, String> {
         .split(',')
         .map(str::trim)
         .filter(|part| !part.is_empty())
-        .map(|part| part.parse::<usize>().map_err(|_| format!("shape ({shape_text})")))
+        .map(|part| {
+            part.parse::<usize>()
+                .map_err(|_| format!("shape ({shape_text})"))
+        })
         .collect::<Result<Vec<_>, _>>()?;
     let count = shape
         .iter()
@@ -124,7 +146,12 @@ pub fn parse(bytes: &[u8]) -> Result<Array, String> {
     let data = &bytes[start + length..];
     let need = |size: usize| {
         let wanted = count.checked_mul(size).ok_or("the shape is too large")?;
-        data.get(..wanted).ok_or_else(|| format!("{wanted} bytes of data are needed, {} are there", data.len()))
+        data.get(..wanted).ok_or_else(|| {
+            format!(
+                "{wanted} bytes of data are needed, {} are there",
+                data.len()
+            )
+        })
     };
     if descr_text == "<f8" {
         let narrowed = need(8)?.chunks_exact(8).flat_map(|chunk| {
@@ -132,19 +159,30 @@ pub fn parse(bytes: &[u8]) -> Result<Array, String> {
             word.copy_from_slice(chunk);
             (f64::from_le_bytes(word) as f32).to_le_bytes()
         });
-        return Ok(Array { format: ElementFormat::F32, shape, bytes: narrowed.collect() });
+        return Ok(Array {
+            format: ElementFormat::F32,
+            shape,
+            bytes: narrowed.collect(),
+        });
     }
     let format = ElementFormat::ALL
         .into_iter()
         .find(|&format| descr(format) == Some(descr_text))
         .ok_or_else(|| format!("element type '{descr_text}' is not supported (big-endian, complex and objects are not)"))?;
     let bytes = need(format.bits() / 8)?.to_vec();
-    Ok(Array { format, shape, bytes })
+    Ok(Array {
+        format,
+        shape,
+        bytes,
+    })
 }
 
 /// Writes a file; formats that NumPy lacks become `float32`.
 pub fn write(path: &Path, array: &Array) -> Result<(), NpyError> {
-    let io = |error| NpyError::Io { path: path.to_path_buf(), error };
+    let io = |error| NpyError::Io {
+        path: path.to_path_buf(),
+        error,
+    };
     let widened;
     let (array, descr) = match descr(array.format) {
         Some(descr) => (array, descr),
@@ -155,8 +193,10 @@ pub fn write(path: &Path, array: &Array) -> Result<(), NpyError> {
     };
     let extents: Vec<String> = array.shape.iter().map(usize::to_string).collect();
     let comma = if extents.len() == 1 { "," } else { "" };
-    let mut header =
-        format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': ({}{comma}), }}", extents.join(", "));
+    let mut header = format!(
+        "{{'descr': '{descr}', 'fortran_order': False, 'shape': ({}{comma}), }}",
+        extents.join(", ")
+    );
     while (10 + header.len() + 1) % 64 != 0 {
         header.push(' ');
     }
@@ -189,11 +229,19 @@ mod tests {
             assert_eq!(array.values(), values);
         }
         let good = std::fs::read(&path).unwrap();
-        assert_eq!(parse(&good[..8]).unwrap_err(), "it does not start with the NumPy magic");
+        assert_eq!(
+            parse(&good[..8]).unwrap_err(),
+            "it does not start with the NumPy magic"
+        );
         let mut big = Array::from_f64(vec![2], &[1.0, 2.0]);
         big.shape = vec![3];
         write(&path, &big).unwrap();
-        assert!(read(&path).unwrap_err().to_string().ends_with("12 bytes of data are needed, 8 are there"));
+        assert!(
+            read(&path)
+                .unwrap_err()
+                .to_string()
+                .ends_with("12 bytes of data are needed, 8 are there")
+        );
         std::fs::remove_dir_all(folder).unwrap();
     }
 }

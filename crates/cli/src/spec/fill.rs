@@ -68,11 +68,20 @@ impl Fill {
             ("ones", []) => Fill::Value(1.0),
             ("nan", []) => Fill::Value(f64::NAN),
             ("fill", &[value]) => Fill::Value(value),
-            ("iota", []) => Fill::Iota { start: 0.0, step: 1.0 },
+            ("iota", []) => Fill::Iota {
+                start: 0.0,
+                step: 1.0,
+            },
             ("iota", &[start]) => Fill::Iota { start, step: 1.0 },
             ("iota", &[start, step]) => Fill::Iota { start, step },
-            ("random", &[seed]) => Fill::Random { seed: seed as u64, range: None },
-            ("random", &[seed, low, high]) => Fill::Random { seed: seed as u64, range: Some((low, high)) },
+            ("random", &[seed]) => Fill::Random {
+                seed: seed as u64,
+                range: None,
+            },
+            ("random", &[seed, low, high]) => Fill::Random {
+                seed: seed as u64,
+                range: Some((low, high)),
+            },
             (other, given) => {
                 return Err(format!(
                     "`{other}` with {} numbers is no fill: zeros, ones, nan, iota(start, step), fill(x), \
@@ -84,18 +93,28 @@ impl Fill {
     }
 
     /// The values of `count` elements of a format, not yet rounded to it; files are looked up beside `folder`.
-    pub fn values(&self, format: ElementFormat, count: usize, folder: &Path) -> Result<Vec<f64>, String> {
+    pub fn values(
+        &self,
+        format: ElementFormat,
+        count: usize,
+        folder: &Path,
+    ) -> Result<Vec<f64>, String> {
         Ok(match self {
             Fill::Zeros => vec![0.0; count],
             Fill::Value(value) => vec![*value; count],
             Fill::Iota { start, step } => (0..count).map(|i| start + step * i as f64).collect(),
-            Fill::Random { seed, range } => (0..count).map(|i| random(*seed, i, format, *range)).collect(),
+            Fill::Random { seed, range } => (0..count)
+                .map(|i| random(*seed, i, format, *range))
+                .collect(),
             Fill::List(values) if values.is_empty() => vec![0.0; count],
             Fill::List(values) => values.iter().copied().cycle().take(count).collect(),
             Fill::Formula(text) => {
                 let formula = Formula::parse(text)?;
                 let arguments = |_| None;
-                let mut scope = Scope { arguments: &arguments, names: HashMap::new() };
+                let mut scope = Scope {
+                    arguments: &arguments,
+                    names: HashMap::new(),
+                };
                 let mut out = Vec::with_capacity(count);
                 for i in 0..count {
                     scope.names.insert("i".to_string(), i as f64);
@@ -143,7 +162,9 @@ pub fn random_scale(seed: u64, index: usize) -> u8 {
 }
 
 fn bits(seed: u64, index: usize) -> u64 {
-    let mut z = (seed << 32).wrapping_add(index as u64).wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let mut z = (seed << 32)
+        .wrapping_add(index as u64)
+        .wrapping_add(0x9e37_79b9_7f4a_7c15);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     z ^ (z >> 31)

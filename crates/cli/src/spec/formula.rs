@@ -38,8 +38,13 @@ pub struct Scope<'a> {
     pub names: HashMap<String, f64>,
 }
 
-const LEVELS: [&[&str]; 5] =
-    [&["||"], &["&&"], &["==", "!=", "<=", ">=", "<", ">"], &["+", "-"], &["*", "/", "%"]];
+const LEVELS: [&[&str]; 5] = [
+    &["||"],
+    &["&&"],
+    &["==", "!=", "<=", ">=", "<", ">"],
+    &["+", "-"],
+    &["*", "/", "%"],
+];
 const MAX_DEPTH: usize = 100;
 
 struct Parser<'a> {
@@ -51,7 +56,11 @@ struct Parser<'a> {
 impl Formula {
     /// Parses a formula; the error says what was expected and where.
     pub fn parse(text: &str) -> Result<Self, String> {
-        let mut parser = Parser { text, at: 0, depth: 0 };
+        let mut parser = Parser {
+            text,
+            at: 0,
+            depth: 0,
+        };
         let node = parser.choose()?;
         parser.space();
         if parser.at < text.len() {
@@ -68,7 +77,11 @@ impl Formula {
 
 impl Parser<'_> {
     fn error(&self, expected: &str) -> String {
-        format!("formula `{}`: expected {expected} at column {}", self.text, self.at + 1)
+        format!(
+            "formula `{}`: expected {expected} at column {}",
+            self.text,
+            self.at + 1
+        )
     }
 
     fn space(&mut self) {
@@ -87,7 +100,11 @@ impl Parser<'_> {
     }
 
     fn expect(&mut self, token: &str) -> Result<(), String> {
-        if self.take(token) { Ok(()) } else { Err(self.error(&format!("`{token}`"))) }
+        if self.take(token) {
+            Ok(())
+        } else {
+            Err(self.error(&format!("`{token}`")))
+        }
     }
 
     fn choose(&mut self) -> Result<Node, String> {
@@ -99,7 +116,11 @@ impl Parser<'_> {
         let node = if self.take("?") {
             let then = self.choose()?;
             self.expect(":")?;
-            Node::Choose(Box::new(condition), Box::new(then), Box::new(self.choose()?))
+            Node::Choose(
+                Box::new(condition),
+                Box::new(then),
+                Box::new(self.choose()?),
+            )
         } else {
             condition
         };
@@ -108,7 +129,9 @@ impl Parser<'_> {
     }
 
     fn level(&mut self, level: usize) -> Result<Node, String> {
-        let Some(operators) = LEVELS.get(level) else { return self.unary() };
+        let Some(operators) = LEVELS.get(level) else {
+            return self.unary();
+        };
         let mut lhs = self.level(level + 1)?;
         while let Some(&operator) = operators.iter().find(|operator| self.take(operator)) {
             let rhs = self.level(level + 1)?;
@@ -134,7 +157,10 @@ impl Parser<'_> {
 
     fn word(&mut self, accept: impl Fn(char) -> bool) -> String {
         self.space();
-        let word: String = self.text[self.at..].chars().take_while(|&c| accept(c)).collect();
+        let word: String = self.text[self.at..]
+            .chars()
+            .take_while(|&c| accept(c))
+            .collect();
         self.at += word.len();
         word
     }
@@ -159,10 +185,13 @@ impl Parser<'_> {
                 end += 1;
             }
             self.at = end;
-            return self.text[start..end].parse().map(Node::Number).map_err(|_| {
-                self.at = start;
-                self.error("a number")
-            });
+            return self.text[start..end]
+                .parse()
+                .map(Node::Number)
+                .map_err(|_| {
+                    self.at = start;
+                    self.error("a number")
+                });
         }
         let name = self.word(|c| c.is_ascii_alphanumeric() || c == '_');
         if name.is_empty() {
@@ -178,7 +207,9 @@ impl Parser<'_> {
             };
             if name == "len" {
                 let argument = self.word(|c| c.is_ascii_alphanumeric());
-                let number = argument.strip_prefix('a').and_then(|rest| rest.parse().ok());
+                let number = argument
+                    .strip_prefix('a')
+                    .and_then(|rest| rest.parse().ok());
                 let number = number.ok_or_else(|| self.error("an argument like `a0`"))?;
                 self.expect(")")?;
                 return Ok(Node::Length(number));
@@ -192,7 +223,13 @@ impl Parser<'_> {
                 self.expect(",")?;
                 let body = self.choose()?;
                 self.expect(")")?;
-                return Ok(Node::Fold(fold, variable, Box::new(from), Box::new(to), Box::new(body)));
+                return Ok(Node::Fold(
+                    fold,
+                    variable,
+                    Box::new(from),
+                    Box::new(to),
+                    Box::new(body),
+                ));
             }
             let mut arguments = vec![self.choose()?];
             while self.take(",") {
@@ -224,7 +261,11 @@ fn eval(node: &Node, scope: &mut Scope) -> Result<f64, String> {
         Node::Unary("-", x) => -eval(x, scope)?,
         Node::Unary(_, x) => truth(eval(x, scope)? == 0.0),
         Node::Choose(condition, then, otherwise) => {
-            let side = if eval(condition, scope)? != 0.0 { then } else { otherwise };
+            let side = if eval(condition, scope)? != 0.0 {
+                then
+            } else {
+                otherwise
+            };
             eval(side, scope)?
         }
         Node::Binary(operator, lhs, rhs) => {
@@ -274,7 +315,10 @@ fn eval(node: &Node, scope: &mut Scope) -> Result<f64, String> {
             total
         }
         Node::Call(name, arguments) => {
-            let values = arguments.iter().map(|x| eval(x, scope)).collect::<Result<Vec<_>, _>>()?;
+            let values = arguments
+                .iter()
+                .map(|x| eval(x, scope))
+                .collect::<Result<Vec<_>, _>>()?;
             call(name, &values)?
         }
     })
@@ -284,7 +328,10 @@ fn lookup(name: &str, scope: &mut Scope) -> Result<f64, String> {
     if let Some(&value) = scope.names.get(name) {
         return Ok(value);
     }
-    if let Some(argument) = name.strip_prefix('a').and_then(|rest| rest.parse::<usize>().ok()) {
+    if let Some(argument) = name
+        .strip_prefix('a')
+        .and_then(|rest| rest.parse::<usize>().ok())
+    {
         let index = scope.names.get("i").copied().unwrap_or(0.0);
         return element(argument, index, scope);
     }
@@ -298,11 +345,15 @@ fn lookup(name: &str, scope: &mut Scope) -> Result<f64, String> {
 }
 
 fn element(argument: usize, index: f64, scope: &Scope) -> Result<f64, String> {
-    let values = (scope.arguments)(argument).ok_or_else(|| format!("a formula reads argument {argument}, which has no values"))?;
+    let values = (scope.arguments)(argument)
+        .ok_or_else(|| format!("a formula reads argument {argument}, which has no values"))?;
     let inside = index >= 0.0 && (index as usize) < values.len();
-    inside
-        .then(|| values[index as usize])
-        .ok_or_else(|| format!("a formula reads element {index} of argument {argument}, which has {}", values.len()))
+    inside.then(|| values[index as usize]).ok_or_else(|| {
+        format!(
+            "a formula reads element {index} of argument {argument}, which has {}",
+            values.len()
+        )
+    })
 }
 
 fn call(name: &str, x: &[f64]) -> Result<f64, String> {
@@ -323,7 +374,13 @@ fn call(name: &str, x: &[f64]) -> Result<f64, String> {
         ("round", [a]) => a.round(),
         ("trunc", [a]) => a.trunc(),
         ("erf", [a]) => erf(*a),
-        ("sign", [a]) => if *a == 0.0 || a.is_nan() { 0.0 } else { a.signum() },
+        ("sign", [a]) => {
+            if *a == 0.0 || a.is_nan() {
+                0.0
+            } else {
+                a.signum()
+            }
+        }
         ("clamp", [a, low, high]) => a.max(*low).min(*high),
         ("and", [a, b]) => (*a as i64 & *b as i64) as f64,
         ("or", [a, b]) => (*a as i64 | *b as i64) as f64,
@@ -335,7 +392,12 @@ fn call(name: &str, x: &[f64]) -> Result<f64, String> {
         ("max", [a, b]) => a.max(*b),
         ("pow", [a, b]) => a.powf(*b),
         ("fma", [a, b, c]) => a.mul_add(*b, *c),
-        _ => return Err(format!("a formula has no function `{name}` of {} arguments", x.len())),
+        _ => {
+            return Err(format!(
+                "a formula has no function `{name}` of {} arguments",
+                x.len()
+            ));
+        }
     })
 }
 
@@ -364,7 +426,10 @@ mod tests {
     fn value(text: &str) -> Result<f64, String> {
         let a0 = [1.0, 2.0, 4.0];
         let arguments = |n: usize| (n == 0).then_some(&a0[..]);
-        let mut scope = Scope { arguments: &arguments, names: HashMap::from([("i".to_string(), 2.0)]) };
+        let mut scope = Scope {
+            arguments: &arguments,
+            names: HashMap::from([("i".to_string(), 2.0)]),
+        };
         Formula::parse(text)?.evaluate(&mut scope)
     }
 
@@ -386,10 +451,22 @@ mod tests {
 
     #[test]
     fn refusals() {
-        assert_eq!(value("1 +").unwrap_err(), "formula `1 +`: expected a number, a name or `(` at column 4");
-        assert_eq!(value("a1").unwrap_err(), "a formula reads argument 1, which has no values");
-        assert_eq!(value("a0[5]").unwrap_err(), "a formula reads element 5 of argument 0, which has 3");
-        assert_eq!(value("foo(1)").unwrap_err(), "a formula has no function `foo` of 1 arguments");
+        assert_eq!(
+            value("1 +").unwrap_err(),
+            "formula `1 +`: expected a number, a name or `(` at column 4"
+        );
+        assert_eq!(
+            value("a1").unwrap_err(),
+            "a formula reads argument 1, which has no values"
+        );
+        assert_eq!(
+            value("a0[5]").unwrap_err(),
+            "a formula reads element 5 of argument 0, which has 3"
+        );
+        assert_eq!(
+            value("foo(1)").unwrap_err(),
+            "a formula has no function `foo` of 1 arguments"
+        );
         assert!(value(&"(".repeat(5000)).is_err());
         assert!(value(&"-".repeat(5000)).is_err());
     }

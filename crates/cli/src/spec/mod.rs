@@ -76,7 +76,10 @@ pub fn parse_type(name: &str) -> Option<(ElementFormat, usize)> {
         return Some((format, 1));
     }
     let digits = name.find(|c: char| c.is_ascii_digit())?;
-    let (format, components) = (ElementFormat::from_msl_name(&name[..digits])?, name[digits..].parse().ok()?);
+    let (format, components) = (
+        ElementFormat::from_msl_name(&name[..digits])?,
+        name[digits..].parse().ok()?,
+    );
     match components {
         2 | 4 | 8 | 16 => Some((format, components)),
         3 => Some((format, 4)),
@@ -108,8 +111,14 @@ fn argument(scan: &mut Scan) -> Result<Argument, String> {
             } else {
                 scan.integers()?
             };
-            extents[0] = extents[0].checked_mul(components).ok_or_else(|| scan.error("a smaller count"))?;
-            Ok(Argument::Buffer { format, extents, fill: optional_fill(scan)? })
+            extents[0] = extents[0]
+                .checked_mul(components)
+                .ok_or_else(|| scan.error("a smaller count"))?;
+            Ok(Argument::Buffer {
+                format,
+                extents,
+                fill: optional_fill(scan)?,
+            })
         }
         "bytes" => {
             let mut values = Vec::new();
@@ -143,7 +152,9 @@ fn argument(scan: &mut Scan) -> Result<Argument, String> {
             }
             Ok(Argument::Struct(fields))
         }
-        _ => Err(format!("`{kind}` is no kind of argument: buffer, tensor, bytes, struct or null")),
+        _ => Err(format!(
+            "`{kind}` is no kind of argument: buffer, tensor, bytes, struct or null"
+        )),
     }
 }
 
@@ -154,22 +165,44 @@ fn type_name(scan: &mut Scan) -> Result<(ElementFormat, usize), String> {
 
 fn tensor(scan: &mut Scan) -> Result<TensorArgument, String> {
     let name = scan.word()?;
-    let format = ElementFormat::from_msl_name(&name).ok_or_else(|| format!("`{name}` is no element format"))?;
+    let format = ElementFormat::from_msl_name(&name)
+        .ok_or_else(|| format!("`{name}` is no element format"))?;
     let extents = scan.integers()?;
-    let strides = if scan.take_word("strides") { Some(scan.integers()?) } else { None };
-    let scales = if scan.take_word("scales") { Some(scan.integers()?) } else { None };
+    let strides = if scan.take_word("strides") {
+        Some(scan.integers()?)
+    } else {
+        None
+    };
+    let scales = if scan.take_word("scales") {
+        Some(scan.integers()?)
+    } else {
+        None
+    };
     let fill = optional_fill(scan)?;
     let scale_codes = if scan.take_word("scales") {
-        let Fill::List(codes) = Fill::parse(scan)? else { return Err(scan.error("codes `[127, …]` after `scales`")) };
+        let Fill::List(codes) = Fill::parse(scan)? else {
+            return Err(scan.error("codes `[127, …]` after `scales`"));
+        };
         Some(codes.into_iter().map(|code| code as u8).collect())
     } else {
         None
     };
-    Ok(TensorArgument { format, extents, strides, scales, scale_codes, fill })
+    Ok(TensorArgument {
+        format,
+        extents,
+        strides,
+        scales,
+        scale_codes,
+        fill,
+    })
 }
 
 fn optional_fill(scan: &mut Scan) -> Result<Fill, String> {
-    if scan.take("=") { Fill::parse(scan) } else { Ok(Fill::Zeros) }
+    if scan.take("=") {
+        Fill::parse(scan)
+    } else {
+        Ok(Fill::Zeros)
+    }
 }
 
 #[cfg(test)]
@@ -180,34 +213,62 @@ mod tests {
     fn arguments() {
         assert_eq!(
             Argument::parse("buffer float4[2] = iota(1, 0.5)").unwrap(),
-            Argument::Buffer { format: ElementFormat::F32, extents: vec![8], fill: Fill::Iota { start: 1.0, step: 0.5 } }
+            Argument::Buffer {
+                format: ElementFormat::F32,
+                extents: vec![8],
+                fill: Fill::Iota {
+                    start: 1.0,
+                    step: 0.5
+                }
+            }
         );
-        let Argument::Tensor(tensor) = Argument::parse("tensor fp8_e4m3 (64, 32) scales (32, 1) = random(3)").unwrap()
+        let Argument::Tensor(tensor) =
+            Argument::parse("tensor fp8_e4m3 (64, 32) scales (32, 1) = random(3)").unwrap()
         else {
             panic!("not a tensor");
         };
-        assert_eq!((tensor.extents, tensor.scales), (vec![64, 32], Some(vec![32, 1])));
         assert_eq!(
-            Argument::parse("struct { uint 5; tensor half (4, 4) = ones; float 0.5 }").map(|a| match a {
-                Argument::Struct(fields) => fields.len(),
-                _ => 0,
+            (tensor.extents, tensor.scales),
+            (vec![64, 32], Some(vec![32, 1]))
+        );
+        assert_eq!(
+            Argument::parse("struct { uint 5; tensor half (4, 4) = ones; float 0.5 }").map(|a| {
+                match a {
+                    Argument::Struct(fields) => fields.len(),
+                    _ => 0,
+                }
             }),
             Ok(3)
         );
         assert_eq!(
             Argument::parse("bytes = uint 5, float -0.5"),
-            Ok(Argument::Bytes(vec![(ElementFormat::U32, 5.0), (ElementFormat::F32, -0.5)]))
+            Ok(Argument::Bytes(vec![
+                (ElementFormat::U32, 5.0),
+                (ElementFormat::F32, -0.5)
+            ]))
         );
     }
 
     #[test]
     fn refusals() {
         for (text, error) in [
-            ("thing 3", "`thing` is no kind of argument: buffer, tensor, bytes, struct or null"),
+            (
+                "thing 3",
+                "`thing` is no kind of argument: buffer, tensor, bytes, struct or null",
+            ),
             ("buffer quux[3]", "`quux` is no element type"),
-            ("buffer float[3", "`buffer float[3`: expected `]` at column 15"),
-            ("tensor half (3, ) = ones", "`tensor half (3, ) = ones`: expected a whole number at column 17"),
-            ("buffer float[3] = iota(1) x", "`buffer float[3] = iota(1) x`: expected the end at column 27"),
+            (
+                "buffer float[3",
+                "`buffer float[3`: expected `]` at column 15",
+            ),
+            (
+                "tensor half (3, ) = ones",
+                "`tensor half (3, ) = ones`: expected a whole number at column 17",
+            ),
+            (
+                "buffer float[3] = iota(1) x",
+                "`buffer float[3] = iota(1) x`: expected the end at column 27",
+            ),
         ] {
             assert_eq!(Argument::parse(text).unwrap_err(), error);
         }

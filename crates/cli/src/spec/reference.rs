@@ -95,7 +95,12 @@ impl Expectation {
                 }
                 scan.take(",");
             }
-            Expectation::Matmul { operands: (left, right), transpose_left, transpose_right, accumulate }
+            Expectation::Matmul {
+                operands: (left, right),
+                transpose_left,
+                transpose_right,
+                accumulate,
+            }
         } else if scan.take_word("attention") {
             Expectation::Attention(Attention::parse(&mut scan)?)
         } else {
@@ -113,7 +118,9 @@ impl Expectation {
         folder: &Path,
     ) -> Result<Vec<f64>, String> {
         let get = |number: usize| {
-            arguments.get(&number).ok_or_else(|| format!("the reference reads argument {number}, which has no values"))
+            arguments.get(&number).ok_or_else(|| {
+                format!("the reference reads argument {number}, which has no values")
+            })
         };
         let output = get(target)?;
         match self {
@@ -122,8 +129,15 @@ impl Expectation {
             Expectation::Argument(number) => Ok(get(*number)?.elements.clone()),
             Expectation::Formula(text) => {
                 let formula = Formula::parse(text)?;
-                let lookup = |number: usize| arguments.get(&number).map(|values| values.elements.as_slice());
-                let mut scope = Scope { arguments: &lookup, names: HashMap::new() };
+                let lookup = |number: usize| {
+                    arguments
+                        .get(&number)
+                        .map(|values| values.elements.as_slice())
+                };
+                let mut scope = Scope {
+                    arguments: &lookup,
+                    names: HashMap::new(),
+                };
                 (0..output.elements.len())
                     .map(|i| {
                         scope.names.insert("i".to_string(), i as f64);
@@ -131,12 +145,27 @@ impl Expectation {
                     })
                     .collect()
             }
-            Expectation::Matmul { operands, transpose_left, transpose_right, accumulate } => {
-                matmul(get(operands.0)?, get(operands.1)?, output, *transpose_left, *transpose_right, *accumulate)
-            }
+            Expectation::Matmul {
+                operands,
+                transpose_left,
+                transpose_right,
+                accumulate,
+            } => matmul(
+                get(operands.0)?,
+                get(operands.1)?,
+                output,
+                *transpose_left,
+                *transpose_right,
+                *accumulate,
+            ),
             Expectation::Attention(attention) => {
                 let mask = attention.mask.map(get).transpose()?;
-                attention.values(get(attention.q)?, get(attention.k)?, get(attention.v)?, mask)
+                attention.values(
+                    get(attention.q)?,
+                    get(attention.k)?,
+                    get(attention.v)?,
+                    mask,
+                )
             }
         }
     }
@@ -147,22 +176,49 @@ fn extent(values: &Values, dimension: usize) -> usize {
 }
 
 /// C[n, m] = Σₖ A[k, m] · B[n, k]; extents of C as the destination has them.
-fn matmul(a: &Values, b: &Values, c: &Values, ta: bool, tb: bool, accumulate: bool) -> Result<Vec<f64>, String> {
-    let (k, m) = if ta { (extent(a, 1), extent(a, 0)) } else { (extent(a, 0), extent(a, 1)) };
-    let (kb, n) = if tb { (extent(b, 0), extent(b, 1)) } else { (extent(b, 1), extent(b, 0)) };
+fn matmul(
+    a: &Values,
+    b: &Values,
+    c: &Values,
+    ta: bool,
+    tb: bool,
+    accumulate: bool,
+) -> Result<Vec<f64>, String> {
+    let (k, m) = if ta {
+        (extent(a, 1), extent(a, 0))
+    } else {
+        (extent(a, 0), extent(a, 1))
+    };
+    let (kb, n) = if tb {
+        (extent(b, 0), extent(b, 1))
+    } else {
+        (extent(b, 1), extent(b, 0))
+    };
     if k != kb {
-        return Err(format!("the reference's operands have {k} and {kb} elements along K"));
+        return Err(format!(
+            "the reference's operands have {k} and {kb} elements along K"
+        ));
     }
     let (columns, rows) = (extent(c, 0), extent(c, 1));
     if rows > m || columns > n {
-        return Err(format!("the destination is {columns} × {rows}, the product {n} × {m} (columns × rows)"));
+        return Err(format!(
+            "the destination is {columns} × {rows}, the product {n} × {m} (columns × rows)"
+        ));
     }
-    let mut out = if accumulate { c.elements.clone() } else { vec![0.0; c.elements.len()] };
+    let mut out = if accumulate {
+        c.elements.clone()
+    } else {
+        vec![0.0; c.elements.len()]
+    };
     for row in 0..rows {
         for inner in 0..k {
             let x = a.elements[if ta { inner * m + row } else { row * k + inner }];
             for column in 0..columns {
-                let y = b.elements[if tb { column * k + inner } else { inner * n + column }];
+                let y = b.elements[if tb {
+                    column * k + inner
+                } else {
+                    inner * n + column
+                }];
                 out[row * columns + column] += x * y;
             }
         }
@@ -172,7 +228,12 @@ fn matmul(a: &Values, b: &Values, c: &Values, ta: bool, tb: bool, accumulate: bo
 
 impl Attention {
     fn parse(scan: &mut Scan) -> Result<Self, String> {
-        let mut out = Attention { q: 0, k: 1, v: 2, ..Attention::default() };
+        let mut out = Attention {
+            q: 0,
+            k: 1,
+            v: 2,
+            ..Attention::default()
+        };
         scan.expect("(")?;
         let mut closed = false;
         while !closed || !scan.rest_of_line().is_empty() {
@@ -197,12 +258,20 @@ impl Attention {
     }
 
     /// softmax(Q·Kᵀ·scale + mask)·V with extents (D, T, H, B); a row without a key gives zeros.
-    pub fn values(&self, q: &Values, k: &Values, v: &Values, mask: Option<&Values>) -> Result<Vec<f64>, String> {
+    pub fn values(
+        &self,
+        q: &Values,
+        k: &Values,
+        v: &Values,
+        mask: Option<&Values>,
+    ) -> Result<Vec<f64>, String> {
         let [d, tq, hq, batch] = [0, 1, 2, 3].map(|dimension| extent(q, dimension));
         let [dk, tk, hk, _] = [0, 1, 2, 3].map(|dimension| extent(k, dimension));
         let dv = extent(v, 0);
         if d != dk || hk == 0 || hq % hk != 0 || extent(v, 1) != tk {
-            return Err("the reference's queries, keys and values do not fit each other".to_string());
+            return Err(
+                "the reference's queries, keys and values do not fit each other".to_string(),
+            );
         }
         let scale = self.scale.unwrap_or(1.0 / (d as f64).sqrt());
         let mut out = vec![0.0; dv * tq * hq * batch];
@@ -215,7 +284,10 @@ impl Attention {
                     for (key, score) in scores.iter_mut().enumerate() {
                         let keys = &k.elements[((b * hk + kv) * tk + key) * d..][..d];
                         *score = query.iter().zip(keys).map(|(x, y)| x * y).sum::<f64>() * scale;
-                        if self.causal.is_some_and(|offset| key as i64 > row as i64 + offset) {
+                        if self
+                            .causal
+                            .is_some_and(|offset| key as i64 > row as i64 + offset)
+                        {
                             *score = f64::NEG_INFINITY;
                         }
                         if let Some(mask) = mask {
@@ -231,7 +303,9 @@ impl Attention {
                         let weight = (score - top).exp() / total;
                         let values = &v.elements[((b * hk + kv) * tk + key) * dv..][..dv];
                         let row = &mut out[((b * hq + h) * tq + row) * dv..][..dv];
-                        row.iter_mut().zip(values).for_each(|(o, x)| *o += weight * x);
+                        row.iter_mut()
+                            .zip(values)
+                            .for_each(|(o, x)| *o += weight * x);
                     }
                 }
             }
@@ -266,11 +340,23 @@ mod tests {
     fn parses() {
         assert_eq!(
             Expectation::parse("matmul(0, 1) transpose_right, accumulate").unwrap(),
-            Expectation::Matmul { operands: (0, 1), transpose_left: false, transpose_right: true, accumulate: true }
+            Expectation::Matmul {
+                operands: (0, 1),
+                transpose_left: false,
+                transpose_right: true,
+                accumulate: true
+            }
         );
         assert_eq!(
             Expectation::parse("attention(q=0, k=1, v=2, causal=0) mask=4").unwrap(),
-            Expectation::Attention(Attention { q: 0, k: 1, v: 2, causal: Some(0), mask: Some(4), scale: None })
+            Expectation::Attention(Attention {
+                q: 0,
+                k: 1,
+                v: 2,
+                causal: Some(0),
+                mask: Some(4),
+                scale: None
+            })
         );
         assert!(Expectation::parse("matmul(0, 1, sideways)").is_err());
     }
@@ -282,13 +368,22 @@ mod tests {
             extents: extents.to_vec(),
             elements: elements.to_vec(),
         };
-        let attention = Attention { causal: Some(-1), scale: Some(1.0), ..Attention::default() };
+        let attention = Attention {
+            causal: Some(-1),
+            scale: Some(1.0),
+            ..Attention::default()
+        };
         let q = v(&[1, 2], &[0.0, 2f64.ln()]);
         let k = v(&[1, 2], &[1.0, 0.0]);
-        let out = attention.values(&q, &k, &v(&[1, 2], &[3.0, 6.0]), None).unwrap();
+        let out = attention
+            .values(&q, &k, &v(&[1, 2], &[3.0, 6.0]), None)
+            .unwrap();
         // Row 0 has no key, row 1 only key 0.
         assert_eq!(out, [0.0, 3.0]);
-        let open = Attention { scale: Some(1.0), ..Attention::default() };
+        let open = Attention {
+            scale: Some(1.0),
+            ..Attention::default()
+        };
         let out = open.values(&q, &k, &v(&[1, 2], &[3.0, 6.0]), None).unwrap();
         assert!((out[0] - 4.5).abs() < 1e-12 && (out[1] - 4.0).abs() < 1e-12);
     }

@@ -14,7 +14,11 @@ impl<'a> Scan<'a> {
 
     /// An error at this position.
     pub fn error(&self, expected: &str) -> String {
-        format!("`{}`: expected {expected} at column {}", self.text, self.text[..self.at].chars().count() + 1)
+        format!(
+            "`{}`: expected {expected} at column {}",
+            self.text,
+            self.text[..self.at].chars().count() + 1
+        )
     }
 
     fn rest(&mut self) -> &'a str {
@@ -50,18 +54,28 @@ impl<'a> Scan<'a> {
 
     /// Takes a token or says that it is missing.
     pub fn expect(&mut self, token: &str) -> Result<(), String> {
-        if self.take(token) { Ok(()) } else { Err(self.error(&format!("`{token}`"))) }
+        if self.take(token) {
+            Ok(())
+        } else {
+            Err(self.error(&format!("`{token}`")))
+        }
     }
 
     /// The end of the line, or an error.
     pub fn end(&mut self) -> Result<(), String> {
-        if self.rest().is_empty() { Ok(()) } else { Err(self.error("the end")) }
+        if self.rest().is_empty() {
+            Ok(())
+        } else {
+            Err(self.error("the end"))
+        }
     }
 
     /// A word of letters, digits and `_`.
     pub fn word(&mut self) -> Result<String, String> {
         let rest = self.rest();
-        let length = rest.find(|c: char| !(c.is_ascii_alphanumeric() || c == '_')).unwrap_or(rest.len());
+        let length = rest
+            .find(|c: char| !(c.is_ascii_alphanumeric() || c == '_'))
+            .unwrap_or(rest.len());
         if length == 0 {
             return Err(self.error("a word"));
         }
@@ -80,7 +94,9 @@ impl<'a> Scan<'a> {
     /// A non-negative whole number, decimal or `0x…`.
     pub fn integer(&mut self) -> Result<usize, String> {
         let rest = self.rest();
-        let length = rest.find(|c: char| !c.is_ascii_alphanumeric()).unwrap_or(rest.len());
+        let length = rest
+            .find(|c: char| !c.is_ascii_alphanumeric())
+            .unwrap_or(rest.len());
         let digits = &rest[..length];
         let value = match digits.strip_prefix("0x") {
             Some(hex) => usize::from_str_radix(hex, 16).ok(),
@@ -94,9 +110,13 @@ impl<'a> Scan<'a> {
     /// A number: decimal, `0x…`, `inf`, `-inf`, `nan`, `true`, `false`.
     pub fn number(&mut self) -> Result<f64, String> {
         let rest = self.rest();
-        let length = rest.find(|c: char| !(c.is_ascii_alphanumeric() || "+-._".contains(c))).unwrap_or(rest.len());
+        let length = rest
+            .find(|c: char| !(c.is_ascii_alphanumeric() || "+-._".contains(c)))
+            .unwrap_or(rest.len());
         let word = &rest[..length];
-        let (sign, digits) = word.strip_prefix('-').map_or((1.0, word), |digits| (-1.0, digits));
+        let (sign, digits) = word
+            .strip_prefix('-')
+            .map_or((1.0, word), |digits| (-1.0, digits));
         let value = match digits {
             "true" => Some(1.0),
             "false" => Some(0.0),

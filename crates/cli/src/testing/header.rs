@@ -77,9 +77,18 @@ impl Tolerance {
     /// The default of a format.
     pub fn of(format: ElementFormat) -> Self {
         match format {
-            ElementFormat::F32 => Tolerance::Within { abs: 1e-5, rel: 1e-5 },
-            ElementFormat::F16 => Tolerance::Within { abs: 1e-3, rel: 2e-3 },
-            ElementFormat::BF16 => Tolerance::Within { abs: 1e-2, rel: 1e-2 },
+            ElementFormat::F32 => Tolerance::Within {
+                abs: 1e-5,
+                rel: 1e-5,
+            },
+            ElementFormat::F16 => Tolerance::Within {
+                abs: 1e-3,
+                rel: 2e-3,
+            },
+            ElementFormat::BF16 => Tolerance::Within {
+                abs: 1e-2,
+                rel: 1e-2,
+            },
             _ => Tolerance::Exact,
         }
     }
@@ -106,8 +115,21 @@ impl Tolerance {
 }
 
 const KEYS: [&str; 15] = [
-    "kernel", "std", "flags", "arg", "threadgroup", "constant", "grid", "threads", "option", "only", "expect",
-    "tolerance", "error", "fault", "run",
+    "kernel",
+    "std",
+    "flags",
+    "arg",
+    "threadgroup",
+    "constant",
+    "grid",
+    "threads",
+    "option",
+    "only",
+    "expect",
+    "tolerance",
+    "error",
+    "fault",
+    "run",
 ];
 
 /// One annotation: key, number, range and value.
@@ -148,7 +170,9 @@ impl TestFile {
 fn annotations(source: &str) -> Vec<Line> {
     let mut out: Vec<Line> = Vec::new();
     for (number, raw) in source.lines().enumerate() {
-        let Some(text) = raw.strip_prefix("//") else { break };
+        let Some(text) = raw.strip_prefix("//") else {
+            break;
+        };
         if text.starts_with("    ")
             && let Some(last) = out.last_mut()
             && last.line + last.value.matches('\n').count() + 1 == number + 1
@@ -157,17 +181,41 @@ fn annotations(source: &str) -> Vec<Line> {
             last.value.push_str(text.trim());
             continue;
         }
-        let Some((head, value)) = text.split_once(':') else { continue };
+        let Some((head, value)) = text.split_once(':') else {
+            continue;
+        };
         let head = head.trim();
-        let (key, target) = head.split_once([' ', '[']).map_or((head, ""), |(key, _)| (key, head[key.len()..].trim()));
+        let (key, target) = head
+            .split_once([' ', '['])
+            .map_or((head, ""), |(key, _)| (key, head[key.len()..].trim()));
         if let Some(key) = KEYS.into_iter().find(|&known| known == key) {
-            out.push(Line { key, target: target.to_string(), value: value.trim().to_string(), line: number + 1 });
+            out.push(Line {
+                key,
+                target: target.to_string(),
+                value: value.trim().to_string(),
+                line: number + 1,
+            });
         }
     }
     for line in &mut out {
         line.value = line.value.replace('\n', " ");
     }
     out
+}
+
+/// `X Y Z`, trailing ones left out.
+pub fn size(text: &str) -> Result<[usize; 3], String> {
+    triple(&mut Scan::new(text))
+}
+
+/// `threadgroups X Y Z` (false) or `threads X Y Z` (true).
+pub fn grid(text: &str) -> Result<([usize; 3], bool), String> {
+    let mut scan = Scan::new(text);
+    let exact = scan.take_word("threads");
+    if !exact {
+        scan.take_word("threadgroups");
+    }
+    Ok((triple(&mut scan)?, exact))
 }
 
 fn triple(scan: &mut Scan) -> Result<[usize; 3], String> {
@@ -185,10 +233,17 @@ fn triple(scan: &mut Scan) -> Result<[usize; 3], String> {
 impl Run {
     fn apply(&mut self, line: &Line) -> Result<(), String> {
         let value = line.value.as_str();
-        let words = || value.split_whitespace().map(str::to_string).collect::<Vec<_>>();
+        let words = || {
+            value
+                .split_whitespace()
+                .map(str::to_string)
+                .collect::<Vec<_>>()
+        };
         let number = || {
             let digits = line.target.split(['[', ' ']).next().unwrap_or("");
-            digits.parse::<usize>().map_err(|_| format!("a number after `{}` is missing", line.key))
+            digits
+                .parse::<usize>()
+                .map_err(|_| format!("a number after `{}` is missing", line.key))
         };
         match line.key {
             "kernel" => self.kernel = Some(value.to_string()),
@@ -206,20 +261,14 @@ impl Run {
             "constant" => {
                 self.constants.insert(number()?, constant(value)?);
             }
-            "grid" => {
-                let mut scan = Scan::new(value);
-                let exact = scan.take_word("threads");
-                if !exact {
-                    scan.take_word("threadgroups");
-                }
-                self.grid = Some((triple(&mut scan)?, exact));
-            }
-            "threads" => self.threads = Some(triple(&mut Scan::new(value))?),
+            "grid" => self.grid = Some(grid(value)?),
+            "threads" => self.threads = Some(size(value)?),
             "tolerance" => self.tolerance = Some(Tolerance::parse(value)?),
             "fault" => self.fault = Some(value.to_string()),
             "error" => {
                 let (code, text) = value.split_once(' ').unwrap_or((value, ""));
-                self.errors.push((code.to_string(), text.trim().to_string()));
+                self.errors
+                    .push((code.to_string(), text.trim().to_string()));
             }
             _ => {
                 let argument = number()?;
@@ -229,8 +278,13 @@ impl Run {
                 };
                 let rule = Expectation::parse(value)?;
                 // A run's line replaces the common one for the same argument and part.
-                self.expects.retain(|expect| expect.argument != argument || expect.range != range);
-                self.expects.push(Expect { argument, range, rule });
+                self.expects
+                    .retain(|expect| expect.argument != argument || expect.range != range);
+                self.expects.push(Expect {
+                    argument,
+                    range,
+                    rule,
+                });
             }
         }
         Ok(())
@@ -250,7 +304,9 @@ pub fn constant(text: &str) -> Result<(ElementFormat, Vec<f64>), String> {
     let mut scan = Scan::new(text);
     let name = scan.word()?;
     let (format, components) = parse_type(&name).ok_or_else(|| format!("`{name}` is no type"))?;
-    let values = (0..components).map(|_| scan.number()).collect::<Result<_, _>>()?;
+    let values = (0..components)
+        .map(|_| scan.number())
+        .collect::<Result<_, _>>()?;
     scan.end()?;
     Ok((format, values))
 }
@@ -267,17 +323,29 @@ mod tests {
         let file = TestFile::parse(source).unwrap().unwrap();
         assert_eq!(file.runs.len(), 2);
         assert_eq!(file.runs[0].grid, Some(([4, 1, 1], true)));
-        assert_eq!(file.runs[0].expects[0].rule, Expectation::Formula("a0[i] + 1".to_string()));
+        assert_eq!(
+            file.runs[0].expects[0].rule,
+            Expectation::Formula("a0[i] + 1".to_string())
+        );
         assert_eq!(file.runs[1].expects.len(), 2);
         assert_eq!(file.runs[1].expects[0].range, Some(0..2));
-        assert_eq!(file.runs[1].errors, [("E0102".to_string(), "text here".to_string())]);
-        assert_eq!(TestFile::parse("// nothing here\nkernel void f() {}\n").unwrap(), None);
+        assert_eq!(
+            file.runs[1].errors,
+            [("E0102".to_string(), "text here".to_string())]
+        );
+        assert_eq!(
+            TestFile::parse("// nothing here\nkernel void f() {}\n").unwrap(),
+            None
+        );
     }
 
     #[test]
     fn refusals_name_the_line() {
         let error = TestFile::parse("// kernel: f\n// arg 0: bufer float[4]\n").unwrap_err();
-        assert_eq!(error, "line 2: arg: `bufer` is no kind of argument: buffer, tensor, bytes, struct or null");
+        assert_eq!(
+            error,
+            "line 2: arg: `bufer` is no kind of argument: buffer, tensor, bytes, struct or null"
+        );
         let error = TestFile::parse("// expect 1[0-2]: same\n").unwrap_err();
         assert_eq!(error, "line 1: expect: `[0-2]` is no part: write `[0..10]`");
     }

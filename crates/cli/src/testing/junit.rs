@@ -42,8 +42,14 @@ fn escape(text: &str) -> String {
 
 /// The XML text.
 pub fn render(cases: &[Case]) -> String {
-    let failed = cases.iter().filter(|case| matches!(case.outcome, Outcome::Failed(_))).count();
-    let skipped = cases.iter().filter(|case| matches!(case.outcome, Outcome::Skipped(_))).count();
+    let failed = cases
+        .iter()
+        .filter(|case| matches!(case.outcome, Outcome::Failed(_)))
+        .count();
+    let skipped = cases
+        .iter()
+        .filter(|case| matches!(case.outcome, Outcome::Skipped(_)))
+        .count();
     let seconds: f64 = cases.iter().map(|case| case.seconds).sum();
     let mut out = String::from("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n");
     // Writing to a string cannot fail.
@@ -68,7 +74,11 @@ pub fn render(cases: &[Case]) -> String {
                 escape(why.lines().next().unwrap_or("")),
                 escape(why)
             ),
-            Outcome::Skipped(why) => writeln!(out, ">\n    <skipped message=\"{}\"/>\n  </testcase>", escape(why)),
+            Outcome::Skipped(why) => writeln!(
+                out,
+                ">\n    <skipped message=\"{}\"/>\n  </testcase>",
+                escape(why)
+            ),
         };
     }
     out.push_str("</testsuite>\n");
@@ -81,8 +91,16 @@ mod tests {
 
     #[test]
     fn escapes_and_counts() {
-        let case = |outcome| Case { file: "a<b>.metal".into(), name: "x".into(), seconds: 0.5, outcome };
-        let text = render(&[case(Outcome::Passed), case(Outcome::Failed("1 < 2\n& more".into()))]);
+        let case = |outcome| Case {
+            file: "a<b>.metal".into(),
+            name: "x".into(),
+            seconds: 0.5,
+            outcome,
+        };
+        let text = render(&[
+            case(Outcome::Passed),
+            case(Outcome::Failed("1 < 2\n& more".into())),
+        ]);
         assert!(text.contains("tests=\"2\" failures=\"1\" skipped=\"0\" time=\"1.000\""));
         assert!(text.contains("classname=\"a&lt;b&gt;.metal\""));
         assert!(text.contains("<failure message=\"1 &lt; 2\">1 &lt; 2\n&amp; more</failure>"));

@@ -1,0 +1,146 @@
+//! `anymetal check`: compile only.
+
+use std::path::PathBuf;
+
+use anymetal::{CompileOptions, Device, Error, FunctionConstants, Library};
+
+use super::{Outcome, colour, text};
+
+/// Options of `check`.
+#[derive(clap::Args)]
+pub struct Options {
+    /// The Metal source
+    file: PathBuf,
+    /// Print the kernel IR of every kernel
+    #[arg(long)]
+    ir: bool,
+    /// Print diagnostics and kernels as JSON
+    #[arg(long)]
+    json: bool,
+    /// Turn refusals that have a meaning here into warnings
+    #[arg(long)]
+    lenient: bool,
+}
+
+/// Compiles a file and every kernel in it.
+pub fn run(options: &Options, mut compile: CompileOptions) -> Outcome {
+    compile.lenient |= options.lenient;
+    let device = Device::system_default();
+    let library = match device.new_library_from_file(&options.file, &compile) {
+        Ok(library) => library,
+        Err(Error::Compile(diagnostics)) => {
+            if options.json {
+                println!(
+                    "{{\"ok\":false,\"kernels\":[],\"diagnostics\":{}}}",
+                    diagnostics.to_json()
+                );
+            } else {
+                eprint!("{}", diagnostics.render_with(colour()));
+                let errors = diagnostics
+                    .list
+                    .iter()
+                    .filter(|diagnostic| diagnostic.is_error())
+                    .count();
+                eprintln!(
+                    "\n{}: {errors} error{}",
+                    options.file.display(),
+                    if errors == 1 { "" } else { "s" }
+                );
+            }
+            return Ok(false);
+        }
+        Err(other) => return Err(text(other)),
+    };
+    let warnings = library.warnings();
+    if options.json {
+        let kernels = library
+            .kernel_names()
+            .iter()
+            .map(|name| kernel_json(&library, name))
+            .collect::<Vec<_>>();
+        let kernels = serde_json::Value::Array(kernels);
+        println!(
+            "{{\"ok\":true,\"kernels\":{kernels},\"diagnostics\":{}}}",
+            warnings.to_json()
+        );
+        return Ok(true);
+    }
+    if !warnings.list.is_empty() {
+        eprint!("{}", warnings.render_with(colour()));
+    }
+    let names = library.kernel_names();
+    for name in &names {
+        match library.kernel(name, &FunctionConstants::new()) {
+            Ok(kernel) => {
+                let arguments: Vec<String> = kernel.arguments.iter().map(argument).collect();
+                println!("kernel {name}({})", arguments.join(", "));
+                if options.ir {
+                    println!("{}", anymetal::ir::print::kernel(&kernel));
+                }
+            }
+            // Kernels that need function constants compile when these are given.
+            Err(error) => println!("kernel {name}: {error}"),
+        }
+    }
+    println!(
+        "{}: {} kernel{} compile",
+        options.file.display(),
+        names.len(),
+        if names.len() == 1 { "" } else { "s" }
+    );
+    Ok(true)
+}
+
+fn argument(argument: &anymetal::ir::Argument) -> String {
+    use anymetal::ir::ArgumentKind;
+    match &argument.kind {
+        ArgumentKind::Buffer {
+            space,
+            type_name,
+            reference,
+            ..
+        } => {
+            let mark = if *reference { "&" } else { "*" };
+            format!(
+                "{space} {type_name}{mark} {} [[buffer({})]]",
+                argument.name, argument.index
+            )
+        }
+        ArgumentKind::Tensor(spec) => {
+            let extents: Vec<String> = spec
+                .extents
+                .iter()
+                .map(|extent| extent.map_or("?".to_string(), |n| n.to_string()))
+                .collect();
+            let scales = if spec.scale_block.is_some() {
+                ", scales"
+            } else {
+                ""
+            };
+            format!(
+                "tensor<{} {}, ({}){scales}> {} [[buffer({})]]",
+                spec.space,
+                spec.format.msl_name(),
+                extents.join(", "),
+                argument.name,
+                argument.index
+            )
+        }
+        ArgumentKind::Threadgroup { .. } => format!(
+            "threadgroup* {} [[threadgroup({})]]",
+            argument.name, argument.index
+        ),
+    }
+}
+
+fn kernel_json(library: &Library, name: &str) -> serde_json::Value {
+    let arguments = match library.kernel(name, &FunctionConstants::new()) {
+        Ok(kernel) => kernel
+            .arguments
+            .iter()
+            .map(|a| serde_json::Value::String(argument(a)))
+            .collect(),
+        Err(_) => Vec::new(),
+    };
+    serde_json::json!({"name": name, "arguments": arguments})
+}

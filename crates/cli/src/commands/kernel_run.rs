@@ -1,0 +1,318 @@
+//! `anymetal kernel run`: one kernel on given data.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use anymetal::{CompileOptions, Device, DispatchReport, ElementFormat, ExecutionOptions};
+
+use super::{Outcome, bytes, milliseconds, text};
+use crate::binding::{Bound, choose_kernel, function_constants};
+use crate::npy;
+use crate::spec::Argument;
+use crate::spec::reference::{Expectation, Values};
+use crate::testing::compare::compare;
+use crate::testing::header::{self, Tolerance};
+
+/// Options of `kernel run`.
+#[derive(clap::Args)]
+pub struct Options {
+    /// The Metal source
+    file: PathBuf,
+    /// The kernel; may be left out if the file has one
+    #[arg(long, short)]
+    kernel: Option<String>,
+    /// What is bound: `N: buffer float[8] = iota`, `N: tensor half (64, 32) = random(7)`, `N: bytes = uint 5`,
+    /// `N: tensor float (4, 4) = file.npy` (docs/test-format.md)
+    #[arg(long = "arg", value_name = "N: ARGUMENT")]
+    arguments: Vec<String>,
+    /// Dynamic threadgroup memory: `INDEX=BYTES`
+    #[arg(long, value_name = "INDEX=BYTES")]
+    threadgroup: Vec<String>,
+    /// A function constant: `ID=TYPE VALUE`
+    #[arg(long = "constant", value_name = "ID=TYPE VALUE")]
+    constants: Vec<String>,
+    /// The grid: `threadgroups X Y Z` or `threads X Y Z`
+    #[arg(long, default_value = "threadgroups 1 1 1")]
+    grid: String,
+    /// Threads of a threadgroup: `X Y Z`
+    #[arg(long, default_value = "32 1 1")]
+    threads: String,
+    /// Print an argument after the run: its index
+    #[arg(long, value_name = "N")]
+    print: Vec<usize>,
+    /// Save an argument after the run: `N=FILE.npy` (extents are reversed: outermost first, as NumPy has them)
+    #[arg(long, value_name = "N=FILE.npy")]
+    save: Vec<String>,
+    /// Compare an argument with a reference: `N: matmul(0, 1)`, `N: formula "2 * a0[i]"`, `N: [1, 2]`, `N: FILE.npy`
+    #[arg(long, value_name = "N: REFERENCE")]
+    expect: Vec<String>,
+    /// Tolerance of `--expect`: `abs X rel Y` or `exact`
+    #[arg(long)]
+    tolerance: Option<String>,
+    /// Count the bytes that the kernel reads and writes
+    #[arg(long)]
+    traffic: bool,
+    /// Layout compatibility queries answer false
+    #[arg(long)]
+    force_incompatible: bool,
+    /// Refusals that have a meaning here become warnings
+    #[arg(long)]
+    lenient: bool,
+    /// Threadgroups run in order on one worker
+    #[arg(long)]
+    deterministic: bool,
+    /// What reading past a static extent does: `fault` or `zero`
+    #[arg(long, default_value = "fault", value_parser = ["fault", "zero"])]
+    static_overhang: String,
+    /// End the run with a fault after so many instructions of one threadgroup
+    #[arg(long, value_name = "INSTRUCTIONS")]
+    budget: Option<u64>,
+    /// Run it this often and report the fastest time
+    #[arg(long, default_value_t = 1)]
+    repeat: u32,
+    /// Say which path ran and what was bound
+    #[arg(long, short)]
+    verbose: bool,
+    /// Print the result as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs a kernel.
+pub fn run(options: &Options, mut compile: CompileOptions) -> Outcome {
+    compile.lenient |= options.lenient;
+    let device = Device::system_default();
+    let library = device
+        .new_library_from_file(&options.file, &compile)
+        .map_err(text)?;
+    let kernel = choose_kernel(&library, options.kernel.as_deref())?;
+    let mut execution = ExecutionOptions::default()
+        .with_force_incompatible(options.force_incompatible)
+        .with_deterministic(options.deterministic)
+        .with_static_overhang_zero(options.static_overhang == "zero")
+        .with_count_traffic(options.traffic);
+    if let Some(budget) = options.budget {
+        execution = execution.with_instruction_budget(budget);
+    }
+    let constants: BTreeMap<usize, (ElementFormat, Vec<f64>)> = options
+        .constants
+        .iter()
+        .map(|word| constant(word))
+        .collect::<Result<_, _>>()?;
+    let pipeline = library
+        .pipeline_with(&kernel, &function_constants(&constants)?, &execution)
+        .map_err(text)?;
+    let arguments = parse_arguments(&options.arguments)?;
+    let here = Path::new("");
+    let mut best: Option<DispatchReport> = None;
+    let mut bound = Bound::new(&device, &arguments, here)?;
+    for round in 0..options.repeat.max(1) {
+        if round > 0 {
+            bound = Bound::new(&device, &arguments, here)?;
+        }
+        let mut encoder = device.new_queue().encoder();
+        encoder.set_pipeline(&pipeline);
+        bound.set(&mut encoder).map_err(text)?;
+        for word in &options.threadgroup {
+            let (index, size) = pair(word, '=', "--threadgroup INDEX=BYTES")?;
+            let size = size
+                .trim()
+                .parse()
+                .map_err(|_| format!("`{size}` is no number of bytes"))?;
+            encoder.set_threadgroup_memory_length(index as u32, size);
+        }
+        let threads = header::size(&options.threads)?;
+        match header::grid(&options.grid)? {
+            (grid, true) => encoder.dispatch_threads(grid, threads).map_err(text)?,
+            (grid, false) => encoder.dispatch_threadgroups(grid, threads).map_err(text)?,
+        };
+        let report = encoder.run().map_err(text)?;
+        if let Some(dispatch) = report.dispatches.into_iter().next()
+            && best.as_ref().is_none_or(|best| dispatch.time < best.time)
+        {
+            best = Some(dispatch);
+        }
+    }
+    let report = best.ok_or("nothing ran")?;
+    let comparisons = compare_all(options, &bound, here)?;
+    save_all(options, &bound)?;
+    let fine = comparisons.iter().all(|comparison| comparison.ok);
+    if options.json {
+        print_json(options, &report, &bound, &comparisons);
+        return Ok(fine);
+    }
+    if options.verbose {
+        println!(
+            "{} on the {} tile path, {} worker{}: {} threadgroups of {:?} threads",
+            report.kernel,
+            report.path,
+            report.workers,
+            if report.workers == 1 { "" } else { "s" },
+            report.threadgroups,
+            report.threadgroup
+        );
+    }
+    println!("{}: {}", report.kernel, milliseconds(report.time));
+    if let Some(traffic) = report.traffic {
+        println!(
+            "device memory: {} read, {} written; threadgroup memory: {} read, {} written",
+            bytes(traffic.device_read),
+            bytes(traffic.device_written),
+            bytes(traffic.threadgroup_read),
+            bytes(traffic.threadgroup_written)
+        );
+    }
+    for &index in &options.print {
+        let values = bound
+            .read(index)
+            .ok_or_else(|| format!("argument {index} has no elements to print"))?;
+        println!("argument {index}: {}", show(&values));
+    }
+    for comparison in &comparisons {
+        println!("{}", comparison.message);
+    }
+    Ok(fine)
+}
+
+struct Comparison {
+    argument: usize,
+    ok: bool,
+    max_abs: f64,
+    message: String,
+}
+
+fn pair<'a>(word: &'a str, separator: char, usage: &str) -> Result<(usize, &'a str), String> {
+    word.split_once(separator)
+        .and_then(|(index, rest)| Some((index.trim().parse().ok()?, rest.trim())))
+        .ok_or_else(|| format!("`{word}`: write {usage}"))
+}
+
+fn constant(word: &str) -> Result<(usize, (ElementFormat, Vec<f64>)), String> {
+    let (index, value) = pair(word, '=', "--constant \"ID=TYPE VALUE\"")?;
+    Ok((index, header::constant(value)?))
+}
+
+fn parse_arguments(words: &[String]) -> Result<BTreeMap<usize, Argument>, String> {
+    let mut out = BTreeMap::new();
+    for word in words {
+        let (index, argument) = pair(word, ':', "--arg \"N: buffer float[8] = iota\"")?;
+        out.insert(index, Argument::parse(argument)?);
+    }
+    Ok(out)
+}
+
+fn compare_all(options: &Options, bound: &Bound, here: &Path) -> Result<Vec<Comparison>, String> {
+    let mut out = Vec::new();
+    for word in &options.expect {
+        let (argument, rule) = pair(word, ':', "--expect \"N: REFERENCE\"")?;
+        let want = Expectation::parse(rule)?.values(argument, &bound.initial, here)?;
+        let got = bound
+            .read(argument)
+            .ok_or_else(|| format!("argument {argument} has no elements to compare"))?;
+        let tolerance = match &options.tolerance {
+            Some(text) => Tolerance::parse(text)?,
+            None => Tolerance::of(got.format),
+        };
+        let difference = compare(&got.elements, &want, got.format, tolerance);
+        let ok = difference.wrong == 0;
+        let message = if ok {
+            format!(
+                "argument {argument}: matches in {} elements (largest difference {:.3e})",
+                difference.count, difference.max_abs
+            )
+        } else {
+            format!("argument {argument}: {}", difference.describe())
+        };
+        out.push(Comparison {
+            argument,
+            ok,
+            max_abs: difference.max_abs,
+            message,
+        });
+    }
+    Ok(out)
+}
+
+fn save_all(options: &Options, bound: &Bound) -> Result<(), String> {
+    for word in &options.save {
+        let (argument, file) = pair(word, '=', "--save N=FILE.npy")?;
+        let values = bound
+            .read(argument)
+            .ok_or_else(|| format!("argument {argument} has no elements to save"))?;
+        let shape = values.extents.iter().rev().copied().collect();
+        let exact = !values.format.is_format_type() && values.format != ElementFormat::BF16;
+        let array = if exact {
+            let codes = values.elements.iter().copied();
+            npy::Array {
+                format: values.format,
+                shape,
+                bytes: values.format.pack(codes, anymetal::Saturation::Default),
+            }
+        } else {
+            npy::Array::from_f64(shape, &values.elements)
+        };
+        npy::write(Path::new(file), &array).map_err(text)?;
+    }
+    Ok(())
+}
+
+/// The elements, row by row for rank 2, shortened when there are many.
+fn show(values: &Values) -> String {
+    const MOST: usize = 64;
+    let shown: Vec<String> = values
+        .elements
+        .iter()
+        .take(MOST)
+        .map(|value| format!("{value}"))
+        .collect();
+    let rest = values.elements.len().saturating_sub(MOST);
+    let tail = if rest > 0 {
+        format!(", … {rest} more")
+    } else {
+        String::new()
+    };
+    format!(
+        "{} {:?} [{}{tail}]",
+        values.format.msl_name(),
+        values.extents,
+        shown.join(", ")
+    )
+}
+
+fn print_json(
+    options: &Options,
+    report: &DispatchReport,
+    bound: &Bound,
+    comparisons: &[Comparison],
+) {
+    let printed: BTreeMap<String, Vec<f64>> = options
+        .print
+        .iter()
+        .filter_map(|&index| Some((index.to_string(), bound.read(index)?.elements)))
+        .collect();
+    let traffic = report.traffic.map(|traffic| {
+        serde_json::json!({
+            "device_read": traffic.device_read,
+            "device_written": traffic.device_written,
+            "threadgroup_read": traffic.threadgroup_read,
+            "threadgroup_written": traffic.threadgroup_written,
+        })
+    });
+    let compared: Vec<_> = comparisons
+        .iter()
+        .map(|c| serde_json::json!({"argument": c.argument, "ok": c.ok, "max_abs": c.max_abs, "message": c.message}))
+        .collect();
+    println!(
+        "{}",
+        serde_json::json!({
+            "kernel": report.kernel,
+            "path": report.path,
+            "ms": report.time.as_secs_f64() * 1e3,
+            "threadgroups": report.threadgroups,
+            "workers": report.workers,
+            "traffic": traffic,
+            "arguments": printed,
+            "comparisons": compared,
+        })
+    );
+}

@@ -1,0 +1,6 @@
+//! `anymetal test`: annotated kernels.
+
+pub mod compare;
+pub mod header;
+pub mod junit;
+pub mod runner;

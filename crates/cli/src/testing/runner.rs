@@ -1,0 +1,271 @@
+//! Runs annotated kernels.
+
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use anymetal::{CompileOptions, Device, Error, ExecutionOptions, Severity};
+
+use super::compare::compare;
+use super::header::{Run, TestFile, Tolerance};
+use super::junit::{Case, Outcome};
+use crate::binding::{Bound, choose_kernel, execution_option, function_constants};
+use crate::compile_flags;
+
+/// All `.metal` files of a file or folder, in order.
+pub fn find(path: &Path) -> Result<Vec<PathBuf>, String> {
+    if path.is_file() {
+        return Ok(vec![path.to_path_buf()]);
+    }
+    let mut out = Vec::new();
+    let mut folders = vec![path.to_path_buf()];
+    while let Some(folder) = folders.pop() {
+        let entries =
+            std::fs::read_dir(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+        for entry in entries {
+            let entry = entry
+                .map_err(|error| format!("{}: {error}", folder.display()))?
+                .path();
+            if entry.is_dir() {
+                folders.push(entry);
+            } else if entry
+                .extension()
+                .is_some_and(|extension| extension == "metal")
+            {
+                out.push(entry);
+            }
+        }
+    }
+    out.sort();
+    Ok(out)
+}
+
+/// Runs all tests of a file. A file without annotations has none.
+pub fn run_file(device: &Device, path: &Path) -> Vec<Case> {
+    let file = path.display().to_string();
+    let case = |name: &str, seconds, outcome| Case {
+        file: file.clone(),
+        name: name.to_string(),
+        seconds,
+        outcome,
+    };
+    let source = match std::fs::read_to_string(path) {
+        Ok(source) => source,
+        Err(error) => return vec![case("read", 0.0, Outcome::Failed(error.to_string()))],
+    };
+    let parsed = match TestFile::parse(&source) {
+        Ok(None) => return Vec::new(),
+        Ok(Some(parsed)) => parsed,
+        Err(error) => return vec![case("header", 0.0, Outcome::Failed(error))],
+    };
+    let mut cases = Vec::new();
+    for run in &parsed.runs {
+        let name = match (run.label.as_str(), &run.kernel) {
+            ("", Some(kernel)) => kernel.clone(),
+            ("", None) => "default".to_string(),
+            (label, _) => label.to_string(),
+        };
+        let start = Instant::now();
+        let outcome = if !run.only.is_empty() && !run.only.iter().any(|backend| backend == "cpu") {
+            Outcome::Skipped(format!("only for {}", run.only.join(", ")))
+        } else {
+            match run_one(device, path, &source, run) {
+                Ok(()) => Outcome::Passed,
+                Err(why) => Outcome::Failed(why),
+            }
+        };
+        cases.push(case(&name, start.elapsed().as_secs_f64(), outcome));
+    }
+    cases
+}
+
+fn run_one(device: &Device, path: &Path, source: &str, run: &Run) -> Result<(), String> {
+    let folder = path.parent().unwrap_or(Path::new("."));
+    let mut compile = CompileOptions::default();
+    if let Some(std) = &run.std {
+        compile.std = std.parse().map_err(|error| format!("{error}"))?;
+    }
+    compile_flags::apply_all(&mut compile, &run.flags, folder)?;
+    let mut execution = ExecutionOptions::default().with_instruction_budget(20_000_000_000);
+    for option in &run.options {
+        if option == "lenient" {
+            compile.lenient = true;
+        } else {
+            execution = execution_option(execution, option)
+                .ok_or_else(|| format!("`{option}` is no option"))?;
+        }
+    }
+    let name = path.display().to_string();
+    let outcome = dispatch(device, &name, source, folder, run, &compile, execution);
+    match outcome {
+        Err(Failure::Compile(error)) if !run.errors.is_empty() => check_errors(&error, run),
+        Err(Failure::Other(Error::Fault { message, .. })) if run.fault.is_some() => {
+            let wanted = run.fault.as_deref().unwrap_or("");
+            if message.contains(wanted) {
+                Ok(())
+            } else {
+                Err(format!("the fault does not contain `{wanted}`:\n{message}"))
+            }
+        }
+        Err(Failure::Other(error)) if !run.errors.is_empty() => {
+            let message = error.to_string();
+            match run
+                .errors
+                .iter()
+                .find(|(_, text)| !message.contains(text.as_str()))
+            {
+                None => Ok(()),
+                Some((_, text)) => Err(format!("the error does not contain `{text}`:\n{message}")),
+            }
+        }
+        Err(Failure::Compile(error)) => Err(format!("does not compile:\n{error}")),
+        Err(Failure::Other(error)) => Err(error.to_string()),
+        Err(Failure::Test(error)) => Err(error),
+        Ok(_) if !run.errors.is_empty() => {
+            Err("an error was expected, but it compiled and ran".to_string())
+        }
+        Ok(_) if run.fault.is_some() => {
+            Err("a fault was expected, but the kernel ran to its end".to_string())
+        }
+        Ok(bound) => check_results(&bound, run, folder),
+    }
+}
+
+enum Failure {
+    Compile(Error),
+    Other(Error),
+    Test(String),
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::Compile(_) => Failure::Compile(error),
+            other => Failure::Other(other),
+        }
+    }
+}
+
+impl From<String> for Failure {
+    fn from(error: String) -> Self {
+        Failure::Test(error)
+    }
+}
+
+fn dispatch(
+    device: &Device,
+    name: &str,
+    source: &str,
+    folder: &Path,
+    run: &Run,
+    compile: &CompileOptions,
+    execution: ExecutionOptions,
+) -> Result<Bound, Failure> {
+    let library = device.new_library(source, name, compile)?;
+    let kernel = choose_kernel(&library, run.kernel.as_deref())?;
+    let pipeline =
+        library.pipeline_with(&kernel, &function_constants(&run.constants)?, &execution)?;
+    let bound = Bound::new(device, &run.arguments, folder)?;
+    let mut encoder = device.new_queue().encoder();
+    encoder.set_pipeline(&pipeline);
+    bound.set(&mut encoder)?;
+    for (&index, &bytes) in &run.threadgroup {
+        encoder.set_threadgroup_memory_length(index as u32, bytes);
+    }
+    let threads = run.threads.unwrap_or([32, 1, 1]);
+    match run.grid.unwrap_or(([1; 3], false)) {
+        (grid, true) => encoder.dispatch_threads(grid, threads)?,
+        (grid, false) => encoder.dispatch_threadgroups(grid, threads)?,
+    };
+    encoder.run()?;
+    Ok(bound)
+}
+
+/// Every expected diagnostic must be there, and no other error.
+fn check_errors(error: &Error, run: &Run) -> Result<(), String> {
+    let Error::Compile(diagnostics) = error else {
+        return Err(error.to_string());
+    };
+    let matches = |diagnostic: &anymetal::Diagnostic, (code, text): &(String, String)| {
+        let place = |words: &str| words.contains(text.as_str());
+        (code == "*" || code == diagnostic.code)
+            && (place(&diagnostic.message)
+                || diagnostic.notes.iter().any(|note| place(note))
+                || diagnostic.help.as_deref().is_some_and(place))
+    };
+    for expected in &run.errors {
+        if !diagnostics
+            .list
+            .iter()
+            .any(|diagnostic| matches(diagnostic, expected))
+        {
+            return Err(format!(
+                "no diagnostic is `{} {}`:\n{}",
+                expected.0,
+                expected.1,
+                diagnostics.render()
+            ));
+        }
+    }
+    let stray = diagnostics.list.iter().find(|diagnostic| {
+        diagnostic.severity == Severity::Error
+            && !run
+                .errors
+                .iter()
+                .any(|expected| matches(diagnostic, expected))
+    });
+    match stray {
+        Some(diagnostic) => Err(format!(
+            "an unexpected error, {}:\n{}",
+            diagnostic.code,
+            diagnostics.render()
+        )),
+        None => Ok(()),
+    }
+}
+
+fn check_results(bound: &Bound, run: &Run, folder: &Path) -> Result<(), String> {
+    if run.expects.is_empty() {
+        return Err(
+            "the test expects nothing: it needs an `expect`, `error` or `fault` line".to_string(),
+        );
+    }
+    for expect in &run.expects {
+        let place = |error: String| format!("expect {}: {error}", expect.argument);
+        let want = expect
+            .rule
+            .values(expect.argument, &bound.initial, folder)
+            .map_err(place)?;
+        let got = bound
+            .read(expect.argument)
+            .ok_or_else(|| place("the argument has no elements to compare".to_string()))?;
+        let tolerance = run.tolerance.unwrap_or(Tolerance::of(got.format));
+        let range = expect.range.clone().unwrap_or(0..want.len());
+        if range.end > want.len() || range.start > range.end {
+            return Err(place(format!(
+                "the part {}..{} is outside {} elements",
+                range.start,
+                range.end,
+                want.len()
+            )));
+        }
+        let difference = compare(
+            &got.elements[range.clone()],
+            &want[range.clone()],
+            got.format,
+            tolerance,
+        );
+        if difference.wrong > 0 {
+            let shifted = difference
+                .first
+                .map(|(index, g, w)| (index + range.start, g, w));
+            return Err(place(
+                super::compare::Difference {
+                    first: shifted,
+                    ..difference
+                }
+                .describe(),
+            ));
+        }
+    }
+    Ok(())
+}
