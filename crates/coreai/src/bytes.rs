@@ -35,6 +35,11 @@ impl SharedBytes {
             end: self.start + range.end,
         })
     }
+
+    /// The owner and the range of its bytes that this value covers.
+    pub fn parts(&self) -> (Arc<dyn AsRef<[u8]> + Send + Sync>, Range<usize>) {
+        (self.owner.clone(), self.start..self.end)
+    }
 }
 
 impl Deref for SharedBytes {

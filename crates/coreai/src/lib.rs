@@ -11,6 +11,7 @@ pub mod bytecode;
 mod bytes;
 mod error;
 mod eval;
+mod exec;
 mod program;
 mod scalar;
 
@@ -19,6 +20,7 @@ pub use asset::{Asset, Metadata, OpenOptions};
 pub use bytecode::ElementType;
 pub use bytes::{AlignedBytes, SharedBytes};
 pub use error::{AssetError, OpError, ProgramError, RunError};
+pub use exec::{Function, InputSpec, Model, ModelOptions, OutputSpec, PlanSummary};
 pub use program::{
     Binary, Composite, CompositeValue, Constant, FunctionSummary, Graph, KernelSummary, OpCode,
     Port, PortSummary, Program, Reduction, Summary, Unary, ValueType, WeightSummary, print,

@@ -16,5 +16,5 @@ pub use launch::{
     BoundArgument, CpuOptions, DispatchOptions, DispatchReport, Grid, Launch, NoTensors,
     ScaleBinding, TensorBinding, TensorTable, Traffic,
 };
-pub use memory::{DispatchLock, HostMemory, MemoryError};
+pub use memory::{DispatchLock, FrozenMemory, HostMemory, MemoryError};
 pub mod tile;

@@ -132,6 +132,12 @@ impl HostMemory {
         Ok(Self::from_parts(start, length, Owner::Shared(owner)))
     }
 
+    /// Gives the bytes up for reading only, without a copy, when this is the last handle to them; else gives the handle
+    /// back.
+    pub fn freeze(self) -> Result<FrozenMemory, Self> {
+        Arc::try_unwrap(self.0).map(FrozenMemory).map_err(Self)
+    }
+
     fn from_parts(start: NonNull<u8>, length: usize, owner: Owner) -> Self {
         Self(Arc::new(Inner {
             id: next_id(),
@@ -236,6 +242,17 @@ impl HostMemory {
 impl fmt::Debug for HostMemory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "HostMemory({} bytes, id {})", self.len(), self.id())
+    }
+}
+
+/// Bytes that nobody writes any more, from [`HostMemory::freeze`].
+pub struct FrozenMemory(Inner);
+
+impl AsRef<[u8]> for FrozenMemory {
+    fn as_ref(&self) -> &[u8] {
+        // SAFETY: `start` has `length` initialised bytes for as long as `self` lives. This value was made from the last
+        // handle, so no lock is held and nobody can write them.
+        unsafe { std::slice::from_raw_parts(self.0.start.as_ptr(), self.0.length) }
     }
 }
 

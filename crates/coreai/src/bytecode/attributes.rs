@@ -315,6 +315,10 @@ impl Module {
         let file = self.read_attr_id(&mut c)?;
         let line = c.varint("line")?;
         let column = c.varint("column")?;
+        if line == 0 {
+            // An asset without debug information has an empty place.
+            return Ok(None);
+        }
         let mut c = self.attr_cursor(file)?;
         if c.varint("attribute code")? != 30 {
             return Ok(None);

@@ -169,3 +169,25 @@ pub(super) fn dequantize(
         .collect();
     Ok(store_f32(element, shape, out)?)
 }
+
+/// Values at the set bits of a mask in row-major order, zero elsewhere.
+pub(super) fn build_sparse(values: &Array, mask: &Array) -> Result<Array, OpError> {
+    let set = mask.bytes().iter().filter(|&&b| b != 0).count();
+    if mask.element().size() != 1 || values.len() != set {
+        return Err(OpError::invalid(format!(
+            "{values:?} does not hold one value for each of the mask's {set} bits"
+        )));
+    }
+    let size = values.element().size();
+    let len = checked_len(values.element(), mask.shape())?;
+    let mut out = vec![0; len * size];
+    let mut next = values.bytes().chunks_exact(size);
+    for (slot, &bit) in out.chunks_exact_mut(size).zip(mask.bytes()) {
+        if bit != 0 {
+            if let Some(value) = next.next() {
+                slot.copy_from_slice(value);
+            }
+        }
+    }
+    Ok(Array::from_bytes(values.element(), mask.shape(), &out)?)
+}

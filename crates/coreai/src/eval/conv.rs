@@ -220,14 +220,14 @@ pub(super) fn pool(
     kernel: &Array,
     stride: &Array,
     dilation: &Array,
-    ceil: &Array,
+    ceil: Option<&Array>,
     rank: usize,
     largest: bool,
 ) -> Result<Array, OpError> {
     let kernel = positive(kernel, rank, "kernel")?;
     let stride = positive(stride, rank, "strides")?;
     let dilation = positive(dilation, rank, "dilations")?;
-    let ceil = single(ceil)? != 0;
+    let ceil = ceil.map(single).transpose()?.is_some_and(|c| c != 0);
     let sx = x.shape();
     if sx.len() != rank + 2 {
         return Err(OpError::invalid(format!(

@@ -113,12 +113,19 @@ pub(super) fn gather_nd(x: &Array, indices: &Array) -> Result<Array, OpError> {
 
 pub(super) fn scatter_nd(x: &Array, indices: &Array, updates: &Array) -> Result<Array, OpError> {
     let (places, block) = nd_places(x, indices)?;
-    if updates.element() != x.element() || updates.len() != places.len() * block {
-        return Err(OpError::invalid(format!(
-            "updates {updates:?} do not fit {} blocks of {block} in {x:?}",
-            places.len()
-        )));
+    let q = indices.shape()[indices.rank() - 1];
+    let mut wanted = indices.shape()[..indices.rank() - 1].to_vec();
+    wanted.extend_from_slice(&x.shape()[q..]);
+    let misfit = || {
+        OpError::invalid(format!(
+            "updates {updates:?} do not fit {wanted:?} in {x:?}"
+        ))
+    };
+    if updates.element() != x.element() {
+        return Err(misfit());
     }
+    // Updates may stretch, as PyTorch's index_put allows.
+    let updates = &super::movement::stretched(updates, &wanted).map_err(|_| misfit())?;
     let size = x.element().size();
     let mut out = x.bytes().to_vec();
     for (i, at) in places.into_iter().enumerate() {

@@ -22,6 +22,7 @@ pub(crate) use elementwise::broadcast_shape;
 pub(crate) use math::{erf, exp};
 pub(crate) use matmul::matmul_f32;
 pub(crate) use movement::permuted;
+pub(crate) use reduce::{sum, sum_of_squares};
 
 /// What an operation computes from, beside its operands.
 #[derive(Debug, Clone)]
@@ -127,42 +128,30 @@ pub(crate) fn evaluate(spec: &Spec<'_>, operands: &[Array]) -> Result<Vec<Array>
             };
             one(conv::conv_transpose(get(0)?, get(1)?, &params, rank))
         }
-        OpCode::MaxPool2d => one(conv::pool(
-            get(0)?,
-            get(1)?,
-            get(2)?,
-            get(3)?,
-            get(4)?,
-            2,
-            true,
-        )),
-        OpCode::MaxPool3d => one(conv::pool(
-            get(0)?,
-            get(1)?,
-            get(2)?,
-            get(3)?,
-            get(4)?,
-            3,
-            true,
-        )),
-        OpCode::SumPool2d => one(conv::pool(
-            get(0)?,
-            get(1)?,
-            get(2)?,
-            get(3)?,
-            get(4)?,
-            2,
-            false,
-        )),
-        OpCode::SumPool3d => one(conv::pool(
-            get(0)?,
-            get(1)?,
-            get(2)?,
-            get(3)?,
-            get(4)?,
-            3,
-            false,
-        )),
+        OpCode::MaxPool2d | OpCode::MaxPool3d => {
+            let rank = if spec.code == OpCode::MaxPool2d { 2 } else { 3 };
+            one(conv::pool(
+                get(0)?,
+                get(1)?,
+                get(2)?,
+                get(3)?,
+                Some(get(4)?),
+                rank,
+                true,
+            ))
+        }
+        OpCode::SumPool2d | OpCode::SumPool3d => {
+            let rank = if spec.code == OpCode::SumPool2d { 2 } else { 3 };
+            one(conv::pool(
+                get(0)?,
+                get(1)?,
+                get(2)?,
+                get(3)?,
+                operands.get(4),
+                rank,
+                false,
+            ))
+        }
         OpCode::Interpolate => one(resample::interpolate(
             get(0)?,
             get(1)?,
@@ -194,7 +183,9 @@ pub(crate) fn evaluate(spec: &Spec<'_>, operands: &[Array]) -> Result<Vec<Array>
             get(4)?,
             spec.element()?,
         )),
-        OpCode::Identity => Ok(vec![get(0)?.clone()]),
+        // A sparse array is held dense: its bit mask says where the stored values go.
+        OpCode::BuildSparse => one(compressed::build_sparse(get(0)?, get(1)?)),
+        OpCode::SparseToDense | OpCode::Identity => Ok(vec![get(0)?.clone()]),
         other => Err(OpError::invalid(format!(
             "{other:?} cannot be computed on its own"
         ))),

@@ -213,8 +213,12 @@ pub(super) fn shrink_dims(x: &Array, positions: &Array) -> Result<Array, OpError
 }
 
 pub(super) fn broadcast_to(x: &Array, shape: &Array) -> Result<Array, OpError> {
-    let to = extents(shape)?;
-    if super::broadcast_shape(x.shape(), &to)? != to {
+    stretched(x, &extents(shape)?)
+}
+
+/// `x` broadcast to exactly the shape `to`.
+pub(super) fn stretched(x: &Array, to: &[usize]) -> Result<Array, OpError> {
+    if super::broadcast_shape(x.shape(), to)? != to {
         return Err(OpError::invalid(format!(
             "shape {:?} does not broadcast to {to:?}",
             x.shape()
@@ -223,7 +227,7 @@ pub(super) fn broadcast_to(x: &Array, shape: &Array) -> Result<Array, OpError> {
     if x.shape() == to {
         return Ok(x.clone());
     }
-    broadcast_view(x.shape(), &to).apply(x)
+    broadcast_view(x.shape(), to).apply(x)
 }
 
 pub(super) fn broadcast_in_dims(x: &Array, sizes: &Array, dims: &Array) -> Result<Array, OpError> {

@@ -123,11 +123,21 @@ pub(super) fn reduce(op: Reduction, x: &Array, dims: &Array) -> Result<Array, Op
 
 /// Sum in sixteen lanes: accurate and quick.
 pub(crate) fn sum(row: &[f32]) -> f32 {
+    lanes(row, |x| x)
+}
+
+/// Sum of squares, likewise.
+pub(crate) fn sum_of_squares(row: &[f32]) -> f32 {
+    lanes(row, |x| x * x)
+}
+
+#[inline(always)]
+fn lanes(row: &[f32], f: impl Fn(f32) -> f32) -> f32 {
     let (chunks, rest) = row.as_chunks::<16>();
     let mut lanes = [0f32; 16];
     for chunk in chunks {
-        for (lane, x) in lanes.iter_mut().zip(chunk) {
-            *lane += x;
+        for (lane, &x) in lanes.iter_mut().zip(chunk) {
+            *lane += f(x);
         }
     }
     let mut width = 8;
@@ -137,7 +147,7 @@ pub(crate) fn sum(row: &[f32]) -> f32 {
         }
         width /= 2;
     }
-    lanes[0] + rest.iter().sum::<f32>()
+    lanes[0] + rest.iter().map(|&x| f(x)).sum::<f32>()
 }
 
 /// The largest element; NaN when there is one.

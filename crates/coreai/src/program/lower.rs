@@ -364,6 +364,7 @@ impl Lowering<'_> {
     fn isolated(&mut self, op: &Op, region: &Region) -> Result<Body, ProgramError> {
         let mut body = self.body(op, region, &region.value_types)?;
         body.value_count = region.value_types.len();
+        body.drops = last_uses(&body);
         Ok(body)
     }
 
@@ -546,4 +547,36 @@ fn is_decomposition(module: &Module, op: &Op, region: &Region) -> bool {
                     && last.operands.len() == op.results.len()
             })
     })
+}
+
+/// For each operation, the values whose last use it is; values that nobody uses end where they are defined.
+fn last_uses(body: &Body) -> Vec<Vec<u32>> {
+    fn uses(instr: &Instr, out: &mut Vec<u32>) {
+        out.extend(&instr.operands);
+        if let (OpCode::If | OpCode::While, Detail::Bodies(bodies)) = (instr.code, &instr.detail) {
+            for body in bodies {
+                body.instrs.iter().for_each(|i| uses(i, out));
+            }
+        }
+    }
+    let mut last = vec![None; body.value_count];
+    let mut mark = |value: u32, at: usize| {
+        if let Some(slot) = last.get_mut(value as usize) {
+            *slot = Some(at);
+        }
+    };
+    let mut used = Vec::new();
+    for (i, instr) in body.instrs.iter().enumerate() {
+        used.clear();
+        uses(instr, &mut used);
+        used.extend(&instr.results);
+        used.iter().for_each(|&v| mark(v, i));
+    }
+    let mut out = vec![Vec::new(); body.instrs.len()];
+    for (value, at) in last.into_iter().enumerate() {
+        if let Some(at) = at {
+            out[at].push(value as u32);
+        }
+    }
+    out
 }

@@ -128,6 +128,8 @@ pub(crate) struct Body {
     pub instrs: Vec<Instr>,
     /// Values of the isolated region; non-isolated bodies use the numbers of their parent.
     pub value_count: usize,
+    /// For each operation of an isolated body, the values that nothing after it needs.
+    pub drops: Vec<Vec<u32>>,
 }
 
 /// One operation, ready to be planned or evaluated.
@@ -152,7 +154,7 @@ pub(crate) enum Detail {
     Invoke(usize),
     /// The value of an enumeration property (GELU form, padding, scan, scatter or interpolation mode).
     Mode(u64),
-    /// Index into [`Program::kernels`]-style tables is not needed: name and source are shared text.
+    /// A Metal kernel: function name and source.
     Kernel {
         name: Arc<str>,
         source: Arc<str>,
@@ -169,10 +171,6 @@ impl Program {
 
     /// The bytecode underneath.
     pub fn module(&self) -> &Module {
-        &self.module
-    }
-
-    pub(crate) fn shared_module(&self) -> &Arc<Module> {
         &self.module
     }
 

@@ -1,5 +1,6 @@
 //! Prints bytecode in MLIR's generic form, for tests and for people. The output is bounded.
 
+use std::collections::HashSet;
 use std::fmt::Write;
 
 use super::lower::read_properties;
@@ -41,11 +42,21 @@ struct Next {
     arg: usize,
 }
 
-struct Names(Vec<String>);
+/// Names by value, the given names that are taken, and the number of conflicts so far (one count for all names).
+struct Names(Vec<String>, HashSet<&'static str>, usize);
 
 impl Names {
     fn new(count: usize) -> Self {
-        Self(vec![String::new(); count])
+        Self(vec![String::new(); count], HashSet::new(), 0)
+    }
+
+    /// A name of its own for a value that the dialect names.
+    fn own(&mut self, base: &'static str) -> String {
+        if self.1.insert(base) {
+            return format!("%{base}");
+        }
+        self.2 += 1;
+        format!("%{base}_{}", self.2 - 1)
     }
 
     fn set(&mut self, value: ValueId, name: String) {
@@ -85,6 +96,15 @@ impl Printer<'_> {
             next.arg += 1;
         }
         for op in &block.ops {
+            if let ("dataflow.read_handle_v1", &[output, token]) =
+                (self.module.op_name(op.name), op.results.as_slice())
+            {
+                let name = names.own("output");
+                names.set(output, name);
+                let name = names.own("out_token");
+                names.set(token, name);
+                continue;
+            }
             for (i, &result) in op.results.iter().enumerate() {
                 let suffix = if op.results.len() > 1 {
                     format!("#{i}")
@@ -128,6 +148,10 @@ impl Printer<'_> {
         if let Some(&first) = op.results.first() {
             match op.results.len() {
                 1 => self.put(format_args!("{} = ", names.get(first))),
+                _ if !names.get(first).ends_with("#0") => {
+                    let all: Vec<&str> = op.results.iter().map(|&r| names.get(r)).collect();
+                    self.put(format_args!("{} = ", all.join(", ")));
+                }
                 n => self.put(format_args!(
                     "{}:{n} = ",
                     names.get(first).trim_end_matches("#0")
@@ -488,10 +512,38 @@ fn float_text(value: f64, precision: usize) -> String {
             "0".into()
         };
     }
-    let text = format!("{:.*e}", precision - 1, value.abs());
+    // All digits, exactly. LLVM first cuts an estimated number of them off, then rounds what is still too long.
+    let text = format!("{:.1100e}", value.abs());
     let (mantissa, exponent) = text.split_once('e').unwrap_or((&text, "0"));
-    let exponent: i32 = exponent.parse().unwrap_or(0);
-    let digits: String = mantissa.chars().filter(|c| *c != '.').collect();
+    let mut exponent: i32 = exponent.parse().unwrap_or(0);
+    let all: String = mantissa.chars().filter(|c| *c != '.').collect();
+    let all = all.trim_end_matches('0');
+    let length = (all.len() as i32).max(exponent + 1);
+    let bits = value.abs().log2() + f64::from(length - 1 - exponent) * std::f64::consts::LOG2_10;
+    let wanted_bits = (precision as i32 * 196 + 58) / 59;
+    let cut = ((bits.floor() as i32 + 1 - wanted_bits).max(0) * 59 / 196).max(0);
+    let mut digits: Vec<u8> = all
+        .bytes()
+        .take((length - cut).max(1) as usize)
+        .map(|b| b - b'0')
+        .collect();
+    if digits.len() > precision {
+        let up = digits[precision] >= 5;
+        digits.truncate(precision);
+        if up {
+            match digits.iter().rposition(|&d| d != 9) {
+                Some(i) => {
+                    digits[i] += 1;
+                    digits.truncate(i + 1);
+                }
+                None => {
+                    digits = vec![1];
+                    exponent += 1;
+                }
+            }
+        }
+    }
+    let digits: String = digits.iter().map(|&d| (b'0' + d) as char).collect();
     let digits = digits.trim_end_matches('0');
     let n = digits.len() as i32;
     let sign = if value < 0.0 { "-" } else { "" };

@@ -1,0 +1,93 @@
+//! Runs the steps of a plan: kernels through the device, the rest on the host.
+
+use std::collections::HashMap;
+use std::sync::Mutex;
+
+use anymetal::{CompileOptions, Device, Pipeline, Queue};
+
+use crate::array::Array;
+use crate::error::{OpError, ProgramError};
+use crate::eval;
+
+use super::plan::StepOp;
+
+/// A device with the kernels that were compiled for it.
+pub(super) struct Dispatcher {
+    device: Device,
+    queue: Queue,
+    pipelines: Mutex<HashMap<(String, String), Pipeline>>,
+}
+
+impl Dispatcher {
+    pub fn new(device: Device) -> Self {
+        let queue = device.new_queue();
+        Self {
+            device,
+            queue,
+            pipelines: Mutex::default(),
+        }
+    }
+
+    pub fn device(&self) -> &Device {
+        &self.device
+    }
+
+    pub fn queue(&self) -> &Queue {
+        &self.queue
+    }
+
+    /// The kernel `name` of `source`, compiled once.
+    pub fn pipeline(&self, name: &str, source: &str) -> Result<Pipeline, ProgramError> {
+        let key = (name.to_string(), source.to_string());
+        if let Some(found) = self
+            .pipelines
+            .lock()
+            .unwrap_or_else(|e| e.into_inner())
+            .get(&key)
+        {
+            return Ok(found.clone());
+        }
+        let failed = |error: anymetal::Error| ProgramError::Kernel {
+            name: name.to_string(),
+            diagnostics: error.to_string(),
+        };
+        let file = format!("{name}.metal");
+        let library = self
+            .device
+            .new_library(source, &file, &CompileOptions::default())
+            .map_err(failed)?;
+        let pipeline = library.pipeline(name).map_err(failed)?;
+        self.pipelines
+            .lock()
+            .unwrap_or_else(|e| e.into_inner())
+            .insert(key, pipeline.clone());
+        Ok(pipeline)
+    }
+
+    /// Runs one step that is not about states.
+    pub fn run(&self, op: &StepOp, operands: &[Array]) -> Result<Vec<Array>, OpError> {
+        match op {
+            StepOp::Host {
+                code,
+                mode,
+                elements,
+            } => eval::evaluate(
+                &eval::Spec {
+                    code: *code,
+                    mode: *mode,
+                    elements,
+                },
+                operands,
+            ),
+            StepOp::Alias { shape } => match operands.first() {
+                Some(array) => Ok(vec![array.reshaped(shape)?]),
+                None => Err(OpError::invalid("the operation has no operand")),
+            },
+            StepOp::Native(native) => native.run(operands),
+            StepOp::Kernel(call) => super::kernel::run(self, call, operands),
+            StepOp::ReadState(_) | StepOp::WriteState(_) => {
+                Err(OpError::invalid("a state is accessed outside a function"))
+            }
+        }
+    }
+}

@@ -1,0 +1,12 @@
+//! Running models: a walk over the graph for one set of input shapes records a plan, which later calls only dispatch.
+
+mod dispatch;
+mod fuse;
+mod kernel;
+mod model;
+mod native;
+mod plan;
+mod walk;
+
+pub use model::{Function, InputSpec, Model, ModelOptions, OutputSpec};
+pub use plan::PlanSummary;
