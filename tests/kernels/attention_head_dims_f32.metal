@@ -1,0 +1,87 @@
+// FlashAttention: head dimensions 32, 64, 80 and 128, full and causal.
+//
+// flags: -I ../../kernels/include
+// threads: 128 1 1
+// tolerance: abs 1e-5 rel 1e-5
+//
+// run: d32 75x75 heads 2/2
+// kernel: flash_attention_f32_d32
+// arg 0: buffer float (32, 75, 2, 1) = random(1)
+// arg 1: buffer float (32, 75, 2, 1) = random(2, -3, 3)
+// arg 2: buffer float (32, 75, 2, 1) = random(3)
+// arg 3: buffer float (32, 75, 2, 1) = fill(9)
+// arg 4: bytes = int 75, int 75, int 2, int 2, int 0, float 0.1767766952966369, int 0, int 0, int 0
+// grid: threadgroups 2 2 1
+// expect 3: attention(q=0, k=1, v=2, scale=0.1767766952966369)
+//
+// run: d64 75x75 heads 2/2
+// kernel: flash_attention_f32_d64
+// arg 0: buffer float (64, 75, 2, 1) = random(1)
+// arg 1: buffer float (64, 75, 2, 1) = random(2, -3, 3)
+// arg 2: buffer float (64, 75, 2, 1) = random(3)
+// arg 3: buffer float (64, 75, 2, 1) = fill(9)
+// arg 4: bytes = int 75, int 75, int 2, int 2, int 0, float 0.125, int 0, int 0, int 0
+// grid: threadgroups 2 2 1
+// expect 3: attention(q=0, k=1, v=2, scale=0.125)
+//
+// run: d80 75x75 heads 2/2
+// kernel: flash_attention_f32_d80
+// arg 0: buffer float (80, 75, 2, 1) = random(1)
+// arg 1: buffer float (80, 75, 2, 1) = random(2, -3, 3)
+// arg 2: buffer float (80, 75, 2, 1) = random(3)
+// arg 3: buffer float (80, 75, 2, 1) = fill(9)
+// arg 4: bytes = int 75, int 75, int 2, int 2, int 0, float 0.11180339887498948, int 0, int 0, int 0
+// grid: threadgroups 2 2 1
+// expect 3: attention(q=0, k=1, v=2, scale=0.11180339887498948)
+//
+// run: d128 75x75 heads 2/2
+// kernel: flash_attention_f32_d128
+// arg 0: buffer float (128, 75, 2, 1) = random(1)
+// arg 1: buffer float (128, 75, 2, 1) = random(2, -3, 3)
+// arg 2: buffer float (128, 75, 2, 1) = random(3)
+// arg 3: buffer float (128, 75, 2, 1) = fill(9)
+// arg 4: bytes = int 75, int 75, int 2, int 2, int 0, float 0.08838834764831845, int 0, int 0, int 0
+// grid: threadgroups 2 2 1
+// expect 3: attention(q=0, k=1, v=2, scale=0.08838834764831845)
+//
+// run: d32 75x75 heads 1/1 causal 0
+// kernel: flash_attention_f32_d32_causal
+// arg 0: buffer float (32, 75, 1, 1) = random(1)
+// arg 1: buffer float (32, 75, 1, 1) = random(2, -3, 3)
+// arg 2: buffer float (32, 75, 1, 1) = random(3)
+// arg 3: buffer float (32, 75, 1, 1) = fill(9)
+// arg 4: bytes = int 75, int 75, int 1, int 1, int 0, float 0.1767766952966369, int 0, int 0, int 0
+// grid: threadgroups 2 1 1
+// expect 3: attention(q=0, k=1, v=2, scale=0.1767766952966369, causal=0)
+//
+// run: d64 75x75 heads 1/1 causal 0
+// kernel: flash_attention_f32_d64_causal
+// arg 0: buffer float (64, 75, 1, 1) = random(1)
+// arg 1: buffer float (64, 75, 1, 1) = random(2, -3, 3)
+// arg 2: buffer float (64, 75, 1, 1) = random(3)
+// arg 3: buffer float (64, 75, 1, 1) = fill(9)
+// arg 4: bytes = int 75, int 75, int 1, int 1, int 0, float 0.125, int 0, int 0, int 0
+// grid: threadgroups 2 1 1
+// expect 3: attention(q=0, k=1, v=2, scale=0.125, causal=0)
+//
+// run: d80 75x75 heads 1/1 causal 0
+// kernel: flash_attention_f32_d80_causal
+// arg 0: buffer float (80, 75, 1, 1) = random(1)
+// arg 1: buffer float (80, 75, 1, 1) = random(2, -3, 3)
+// arg 2: buffer float (80, 75, 1, 1) = random(3)
+// arg 3: buffer float (80, 75, 1, 1) = fill(9)
+// arg 4: bytes = int 75, int 75, int 1, int 1, int 0, float 0.11180339887498948, int 0, int 0, int 0
+// grid: threadgroups 2 1 1
+// expect 3: attention(q=0, k=1, v=2, scale=0.11180339887498948, causal=0)
+//
+// run: d128 75x75 heads 1/1 causal 0
+// kernel: flash_attention_f32_d128_causal
+// arg 0: buffer float (128, 75, 1, 1) = random(1)
+// arg 1: buffer float (128, 75, 1, 1) = random(2, -3, 3)
+// arg 2: buffer float (128, 75, 1, 1) = random(3)
+// arg 3: buffer float (128, 75, 1, 1) = fill(9)
+// arg 4: bytes = int 75, int 75, int 1, int 1, int 0, float 0.08838834764831845, int 0, int 0, int 0
+// grid: threadgroups 2 1 1
+// expect 3: attention(q=0, k=1, v=2, scale=0.08838834764831845, causal=0)
+
+#include "../../kernels/flash_attention.metal"

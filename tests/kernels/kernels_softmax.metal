@@ -1,0 +1,22 @@
+// kernels/softmax.metal: rows shorter and longer than the threadgroup.
+//
+// flags: -I ../../kernels/include
+// kernel: softmax_f32
+// grid: threadgroups 3 1 1
+// threads: 64 1 1
+// expect 1: formula "exp(a0[i]) / sum(k, 0, len(a0) / 3, exp(a0[len(a0) / 3 * floor(i / (len(a0) / 3)) + k]))"
+// run: short
+// arg 0: buffer float (7, 3) = random(1, -5, 5)
+// arg 1: buffer float (7, 3) = zeros
+// arg 2: bytes = int 7
+// run: long
+// arg 0: buffer float (1000, 3) = random(1, -5, 5)
+// arg 1: buffer float (1000, 3) = zeros
+// arg 2: bytes = int 1000
+// run: half
+// kernel: softmax_f16
+// arg 0: buffer half (77, 3) = random(1, -5, 5)
+// arg 1: buffer half (77, 3) = zeros
+// arg 2: bytes = int 77
+
+#include "../../kernels/softmax.metal"

@@ -1,0 +1,29 @@
+// matmul2d of float and int8_t into float, from and to device memory, with tiles at the edges.
+//
+// kernel: product
+// arg 0: tensor float (50, 37) = random(1)
+// arg 1: tensor char (45, 50) = random(2)
+// arg 2: tensor float (45, 37) = fill(99)
+// grid: threadgroups 2 2 1
+// threads: 128 1 1
+// expect 2: matmul(0, 1)
+// tolerance: abs 1e-4 rel 1e-5
+
+#include <metal_stdlib>
+#include <MetalPerformancePrimitives/MetalPerformancePrimitives.h>
+
+using namespace metal;
+using namespace mpp::tensor_ops;
+
+kernel void product(tensor<device float, dextents<int, 2>> a [[buffer(0)]],
+                    tensor<device int8_t, dextents<int, 2>> b [[buffer(1)]],
+                    tensor<device float, dextents<int, 2>> c [[buffer(2)]],
+                    uint2 tgid [[threadgroup_position_in_grid]])
+{
+    constexpr auto descriptor = matmul2d_descriptor(32, 32, static_cast<int>(dynamic_extent));
+    matmul2d<descriptor, execution_simdgroups<4>> op;
+    auto left = a.slice(0, tgid.y * 32);
+    auto right = b.slice(tgid.x * 32, 0);
+    auto result = c.slice(tgid.x * 32, tgid.y * 32);
+    op.run(left, right, result);
+}

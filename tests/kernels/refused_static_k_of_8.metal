@@ -1,0 +1,18 @@
+// A fixed inner dimension comes in multiples of 16.
+//
+// error: * K must be dynamic or a multiple of 16
+
+#include <metal_stdlib>
+#include <MetalPerformancePrimitives/MetalPerformancePrimitives.h>
+
+using namespace metal;
+using namespace mpp::tensor_ops;
+
+kernel void product(tensor<device half, dextents<int, 2>> a [[buffer(0)]],
+                    tensor<device half, dextents<int, 2>> b [[buffer(1)]],
+                    tensor<device float, dextents<int, 2>> c [[buffer(2)]])
+{
+    constexpr auto descriptor = matmul2d_descriptor(16, 16, 8);
+    matmul2d<descriptor, execution_simdgroup> op;
+    op.run(a, b, c);
+}
