@@ -11,6 +11,7 @@ mod attr;
 mod decl;
 mod declarator;
 mod expr;
+mod function;
 mod lambda;
 mod library;
 mod primary;

@@ -1,1 +1,0 @@
-//! Parse trees of tricky snippets.
