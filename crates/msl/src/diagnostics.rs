@@ -219,6 +219,9 @@ struct Renderer<'a> {
     out: String,
 }
 
+/// Characters of a source line that are shown.
+const LONG_LINE: usize = 200;
+
 const RED: &str = "\x1b[1;31m";
 const YELLOW: &str = "\x1b[1;33m";
 const BLUE: &str = "\x1b[1;34m";
@@ -340,23 +343,39 @@ impl Renderer<'_> {
             };
             let (line, col) = file.line_col(label.span.lo);
             let text = file.line(line);
-            if line != last_line {
+            // A very long line (generated code) is shown as a window around the label.
+            let length = text.chars().count();
+            let skip = if length <= LONG_LINE {
+                0
+            } else {
+                (col as usize - 1).saturating_sub(LONG_LINE / 3)
+            };
+            let (ellipsis, skip) = if skip > 0 { ("…", skip + 1) } else { ("", 0) };
+            let shown: String = text.chars().skip(skip).take(LONG_LINE).collect();
+            if line != last_line || skip > 0 {
                 if last_line != 0 && line > last_line + 1 {
                     let _ = writeln!(self.out, "{}", self.paint(BLUE, "..."));
                 }
                 let number = self.paint(BLUE, &format!("{line:>width$}"));
-                let _ = writeln!(self.out, "{number} {bar} {}", text.replace('\t', "    "));
+                let more = if skip + LONG_LINE < length { "…" } else { "" };
+                let _ = writeln!(
+                    self.out,
+                    "{number} {bar} {ellipsis}{}{more}",
+                    shown.replace('\t', "    ")
+                );
                 last_line = line;
             }
-            let before: String = text.chars().take(col as usize - 1).collect();
-            let indent: usize = before.chars().map(|c| if c == '\t' { 4 } else { 1 }).sum();
+            let before = shown.chars().take((col as usize - 1).saturating_sub(skip));
+            let indent: usize = before.map(|c| if c == '\t' { 4 } else { 1 }).sum();
+            let indent = indent + ellipsis.chars().count();
             let (end_line, end_col) = file.line_col(label.span.hi.max(label.span.lo));
             let last = if end_line == line {
-                end_col
+                end_col as usize
             } else {
-                text.chars().count() as u32 + 1
+                length + 1
             };
-            let carets = (last.saturating_sub(col)).max(1) as usize;
+            let room = (skip + LONG_LINE + 1).saturating_sub(col as usize);
+            let carets = last.saturating_sub(col as usize).min(room).max(1);
             let mark = if *is_primary { "^" } else { "-" }.repeat(carets);
             let mark = self.paint(
                 if *is_primary { style } else { BLUE },
@@ -495,6 +514,18 @@ error[E0001]: 'a' is declared twice
   = note: in instantiation of 'f<float>' requested at k.metal:1:1
 ";
         assert_eq!(d.render(&map), expected);
+    }
+
+    #[test]
+    fn long_lines_are_cut() {
+        let mut map = SourceMap::new();
+        let id = map.add_file("k.metal", "x".repeat(100_000), FileOrigin::User);
+        let text = Diagnostic::error("E0001", "m", Span::new(id, 50_000, 50_010)).render(&map);
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines[3].chars().count(), "1 | ".len() + LONG_LINE + 2);
+        assert!(lines[4].ends_with(" ^^^^^^^^^^"));
+        let whole = Diagnostic::error("E0001", "m", Span::new(id, 0, 100_000)).render(&map);
+        assert!(whole.len() < 1000);
     }
 
     #[test]

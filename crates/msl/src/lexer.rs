@@ -9,7 +9,7 @@ use std::sync::Arc;
 use crate::ast::{ExprKind, FloatSuffix, IntSuffix, Name};
 use crate::diagnostics::Diagnostic;
 use crate::source::{FileId, Span};
-use crate::token::{PUNCTS, Punct, Token, TokenKind};
+use crate::token::{PUNCTS, Token, TokenKind};
 
 /// Shares the text of equal identifiers.
 #[derive(Debug, Default)]
@@ -233,19 +233,7 @@ impl Lexer<'_> {
         if matches!(quote, b'"' | b'\'') && matches!(name.as_str(), "L" | "u8" | "u" | "U") {
             return self.quoted(start, quote);
         }
-        // C++'s alternative spellings of operators.
-        let punct = match name.as_str() {
-            "and" => Punct::AndAnd,
-            "or" => Punct::OrOr,
-            "not" => Punct::Bang,
-            "xor" => Punct::Caret,
-            "bitand" => Punct::Amp,
-            "bitor" => Punct::Pipe,
-            "compl" => Punct::Tilde,
-            "not_eq" => Punct::Ne,
-            _ => return TokenKind::Ident(name),
-        };
-        TokenKind::Punct(punct)
+        TokenKind::Ident(name)
     }
 
     /// A preprocessing number: digits, letters, dots, digit separators, signs after an exponent.
@@ -549,7 +537,6 @@ mod tests {
             texts("1'000 'a' \"b\\\"c\" R\"(d\"e)\""),
             ["1'000", "'a'", "\"b\\\"c\"", "\"d\\\"e\""]
         );
-        assert_eq!(texts("a and not b"), ["a", "&&", "!", "b"]);
     }
 
     #[test]

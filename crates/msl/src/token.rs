@@ -119,6 +119,26 @@ impl Token {
         }
     }
 
+    /// C++'s alternative spellings of operators (`and`, `not`, …) become the operators. To the preprocessor they are names:
+    /// they can be pasted.
+    pub(crate) fn resolve_operator_word(&mut self) {
+        let TokenKind::Ident(name) = &self.kind else {
+            return;
+        };
+        let punct = match name.as_str() {
+            "and" => Punct::AndAnd,
+            "or" => Punct::OrOr,
+            "not" => Punct::Bang,
+            "xor" => Punct::Caret,
+            "bitand" => Punct::Amp,
+            "bitor" => Punct::Pipe,
+            "compl" => Punct::Tilde,
+            "not_eq" => Punct::Ne,
+            _ => return,
+        };
+        self.kind = TokenKind::Punct(punct);
+    }
+
     /// The spelling.
     pub fn text(&self) -> String {
         match &self.kind {

@@ -515,6 +515,18 @@ impl Parser<'_> {
                 });
             }
         }
+        if let (Some(path), true) = (Self::bare_path(&base), self.at(Punct::LParen))
+            && !self.at_nested_declarator()
+        {
+            return Err(Box::new(
+                Diagnostic::error(
+                    "E0308",
+                    format!("the type of '{path}' is missing"),
+                    path.span,
+                )
+                .label("expected a type before this name"),
+            ));
+        }
         let mut d = self.declarator(base, context, false)?;
         let Some(ident) = d.name.ident.clone() else {
             return self.expected("a name");
@@ -536,20 +548,35 @@ impl Parser<'_> {
                 .label("expected a type before it"),
             ));
         }
+        // `typedef void (f_t)(int);` gives a function type.
         if specs.typedef {
-            self.declare_outside_template(&ident.name, NameKind::Type, !headers.is_empty());
-            let alias = AliasDecl {
-                name: ident,
-                template: headers.last().cloned(),
-                ty: vector_type(d.ty, specs.attrs.iter().chain(&d.attrs)),
-                span: self.since(start),
-            };
-            out.push(Decl::Alias(Arc::new(alias)));
-            return Ok(false);
+            let ty = vector_type(d.ty, specs.attrs.iter().chain(&d.attrs));
+            let span = self.since(start);
+            return self.typedef(ident, headers, ty, span, out).map(|()| false);
         }
         let var = self.variable(context, headers, specs, d, start)?;
         out.push(Decl::Var(Arc::new(var)));
         Ok(false)
+    }
+
+    /// One name of a typedef.
+    pub(super) fn typedef(
+        &mut self,
+        name: Ident,
+        headers: &Headers,
+        ty: Ty,
+        span: Span,
+        out: &mut Vec<Decl>,
+    ) -> PResult<()> {
+        self.declare_outside_template(&name.name, NameKind::Type, !headers.is_empty());
+        let alias = AliasDecl {
+            name,
+            template: headers.last().cloned(),
+            ty,
+            span,
+        };
+        out.push(Decl::Alias(Arc::new(alias)));
+        Ok(())
     }
 
     /// `auto [a, b] =` and `auto &[a, b] =`

@@ -202,13 +202,20 @@ impl Parser<'_> {
         Ok(result)
     }
 
-    /// `(*`, `(&`, `(thread *`: a declarator in parentheses.
-    fn at_nested_declarator(&self) -> bool {
-        self.at(Punct::LParen)
-            && matches!(
-                self.peek_nth(1).kind,
-                TokenKind::Punct(Punct::Star | Punct::Amp | Punct::AndAnd)
-            )
+    /// `(*`, `(&`: a declarator in parentheses. `(name)(` is one too.
+    pub(super) fn at_nested_declarator(&self) -> bool {
+        if !self.at(Punct::LParen) {
+            return false;
+        }
+        match &self.peek_nth(1).kind {
+            TokenKind::Punct(Punct::Star | Punct::Amp | Punct::AndAnd) => true,
+            TokenKind::Ident(name) => {
+                !types::is_keyword(name)
+                    && self.nth_is(2, Punct::RParen)
+                    && (self.nth_is(3, Punct::LParen) || self.nth_is(3, Punct::LBracket))
+            }
+            _ => false,
+        }
     }
 
     /// The name of a declarator: `x`, `X<T>::y`, `f<float>`, `operator+`, `~X`.
@@ -352,10 +359,15 @@ impl Parser<'_> {
         let mark = self.mark();
         let scopes = self.scopes.mark();
         self.scopes.push();
-        let ok = self.parameters().is_ok();
+        let parsed = self.parameters();
         self.scopes.reset(scopes);
         self.reset(mark);
-        ok
+        match parsed {
+            Ok(_) => true,
+            // At namespace scope a parameter list with a mistake is more likely than an initialiser; and what is refused by
+            // name was meant as a type.
+            Err(d) => context == Context::Namespace || d.code == "E0310",
+        }
     }
 
     /// `(params)` and what may follow: qualifiers of `this`, `noexcept`, attributes. The trailing return type is the caller's.

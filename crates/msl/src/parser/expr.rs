@@ -186,6 +186,10 @@ impl Parser<'_> {
             }
         }
         match self.word() {
+            Some("__extension__") => {
+                self.bump();
+                self.unary()
+            }
             Some("sizeof") => self.sizeof(start),
             Some("alignof" | "_Alignof" | "__alignof__") => {
                 self.bump();
@@ -334,6 +338,10 @@ impl Parser<'_> {
                         indices,
                     }
                 }
+                Some(Punct::Dot | Punct::Arrow) if self.peek_nth(1).is_ident("operator") => {
+                    e = self.operator_call(e)?;
+                    continue;
+                }
                 Some(Punct::Dot) => {
                     self.bump();
                     let member = self.member_name()?;
@@ -373,6 +381,60 @@ impl Parser<'_> {
                 span: self.since(start),
             };
         }
+    }
+
+    /// `x.operator+` names a member; `x.operator T()` is a conversion, the same as `static_cast<T>(x)`.
+    fn operator_call(&mut self, base: Expr) -> PResult<Expr> {
+        let start = base.span;
+        let arrow = self.bump().is(Punct::Arrow);
+        let (ident, conversion) = self.operator_name()?;
+        let Some(ty) = conversion else {
+            let args = if self.at(Punct::Lt) {
+                self.try_template_args()
+            } else {
+                None
+            };
+            let span = self.since(ident.span);
+            let segments = vec![Segment {
+                ident,
+                args,
+                template_keyword: false,
+            }];
+            let member = Path {
+                root: PathRoot::Scope,
+                segments,
+                span,
+            };
+            let kind = ExprKind::Member {
+                base: Box::new(base),
+                arrow,
+                member,
+            };
+            return Ok(Expr {
+                kind,
+                span: self.since(start),
+            });
+        };
+        let open = self.expect(Punct::LParen)?;
+        self.expect_close(Punct::RParen, open)?;
+        let object = if arrow {
+            let span = base.span;
+            Expr {
+                kind: ExprKind::Unary(UnOp::Deref, Box::new(base)),
+                span,
+            }
+        } else {
+            base
+        };
+        let kind = ExprKind::Cast {
+            kind: CastKind::Static,
+            ty,
+            expr: Box::new(object),
+        };
+        Ok(Expr {
+            kind,
+            span: self.since(start),
+        })
     }
 
     /// `(a, {b}, c...)`
@@ -436,30 +498,6 @@ impl Parser<'_> {
                 "calling a destructor is",
                 self.span(),
             ));
-        }
-        if self.at_word("operator") {
-            let (ident, conversion) = self.operator_name()?;
-            if conversion.is_some() {
-                return Err(super::refuse::unsupported(
-                    "calling a conversion operator by name is",
-                    ident.span,
-                ));
-            }
-            let args = if self.at(Punct::Lt) {
-                self.try_template_args()
-            } else {
-                None
-            };
-            let segment = Segment {
-                ident,
-                args,
-                template_keyword: keyword,
-            };
-            return Ok(Path {
-                root: PathRoot::Scope,
-                segments: vec![segment],
-                span: self.since(start),
-            });
         }
         let ident: Ident = self.ident("the name of a member")?;
         if self.at(Punct::ColonColon) && self.scopes.kind(&ident.name).is_type() {
@@ -540,6 +578,18 @@ impl Parser<'_> {
         }
         if self.at(Punct::LBracket) {
             // `[2] = x` is a designator, `[](…)` and `[&]` begin a lambda.
+            let range = self.attempt(|p| {
+                p.bump();
+                p.conditional()?;
+                Ok(p.at(Punct::Ellipsis).then(|| p.span()))
+            });
+            if let Some(span) = range {
+                return Err(super::refuse::unsupported_help(
+                    "a range of array elements in an initialiser is",
+                    span,
+                    "write the elements, or assign them in a loop",
+                ));
+            }
             let index = self.attempt(|p| {
                 p.bump();
                 let e = p.conditional()?;

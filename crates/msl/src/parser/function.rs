@@ -6,7 +6,9 @@ use super::decl::Headers;
 use super::declarator::{Declarator, FunctionPart};
 use super::types::DeclSpecs;
 use super::{Context, PResult, Parser, refuse};
-use crate::ast::{Body, Decl, FunctionDecl, FunctionKind, Init, MemberInit};
+use crate::ast::{
+    Body, Decl, FunctionDecl, FunctionKind, FunctionTy, Init, MemberInit, Ty, TyKind,
+};
 use crate::source::Span;
 use crate::token::{Punct, TokenKind};
 
@@ -30,11 +32,18 @@ impl Parser<'_> {
             return self.expected("a name");
         };
         if specs.typedef {
-            return Err(refuse::unsupported_help(
-                "a typedef of a function type is",
-                ident.span,
-                "use a pointer to a function, or a template parameter",
-            ));
+            let span = self.since(start);
+            let kind = TyKind::Function(Box::new(FunctionTy {
+                ret: d.ty,
+                params: part.params,
+            }));
+            let ty = Ty {
+                kind,
+                quals: Default::default(),
+                span,
+            };
+            self.scopes.reset(scopes);
+            return self.typedef(ident, headers, ty, span, out).map(|()| false);
         }
         let mut ret = d.ty;
         let mut kind = FunctionKind::Plain;

@@ -357,8 +357,10 @@ impl<'t> Parser<'t> {
         }
     }
 
-    /// After an error: skips past the next `;` or block of this level, or up to the `}` that closes it.
+    /// After an error in a declaration that began at token `start`: skips it as a whole, up to its `;` or its block. Stops
+    /// before a `}` of the level around it.
     fn recover(&mut self, start: usize) {
+        self.pos = start;
         self.split = false;
         self.no_gt = false;
         loop {
@@ -370,16 +372,17 @@ impl<'t> Parser<'t> {
                     self.bump();
                     return;
                 }
-                Some(Punct::RBrace) => {
-                    if self.pos == start {
-                        self.bump();
-                    }
-                    return;
-                }
+                Some(Punct::RBrace) => return,
                 Some(Punct::LBrace) => {
                     self.skip_group();
-                    self.eat(Punct::Semi);
-                    return;
+                    // `struct X { … } x;` goes on, a function does not.
+                    let goes_on =
+                        self.at(Punct::Semi) || self.at(Punct::Comma) || self.at(Punct::Assign);
+                    let declarator = self.peek().ident().is_some_and(|n| !types::is_keyword(n))
+                        && (self.nth_is(1, Punct::Semi) || self.nth_is(1, Punct::Assign));
+                    if !goes_on && !declarator {
+                        return;
+                    }
                 }
                 Some(Punct::LParen | Punct::LBracket) => self.skip_group(),
                 _ => {

@@ -234,7 +234,25 @@ impl Parser<'_> {
             let mut decls = Vec::new();
             let first = members.len();
             let bodies = self.pending.last().map_or(0, |p| p.bodies.len());
-            self.declaration(Context::Record, &mut decls)?;
+            let mark = self.mark();
+            let scopes = self.scopes.mark();
+            if let Err(d) = self.declaration(Context::Record, &mut decls) {
+                let hopeless = matches!(d.code, "E0302" | "E0303");
+                if hopeless || self.errors + 1 >= self.max_errors {
+                    return Err(d);
+                }
+                self.report(*d);
+                self.depth = mark.depth;
+                self.scopes.reset(scopes);
+                if let Some(pending) = self.pending.last_mut() {
+                    pending.bodies.truncate(bodies);
+                }
+                self.recover(mark.pos);
+                if self.pos == mark.pos {
+                    self.bump();
+                }
+                continue;
+            }
             // Indices of deferred bodies count from the start of this declaration.
             if let Some(pending) = self.pending.last_mut() {
                 for body in &mut pending.bodies[bodies..] {

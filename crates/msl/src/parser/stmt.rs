@@ -538,7 +538,8 @@ impl Parser<'_> {
             return true;
         }
         if let Some(word) = self.word() {
-            return !types::is_keyword(word) || matches!(word, "operator" | "constexpr" | "static");
+            // After a type any word is meant as a name, also where it is a keyword: the error says so.
+            return !types::is_keyword(word) || kind.is_type();
         }
         match self.punct() {
             Some(Punct::Star | Punct::Amp | Punct::AndAnd) => {

@@ -154,11 +154,14 @@ impl Parser<'_> {
         })
     }
 
-    /// `coherent` is a qualifier before a type or in `coherent(device)`, and an identifier elsewhere.
+    /// `coherent` is a qualifier before a type or in `coherent(device)`, `coherent(system)`, and an identifier elsewhere.
     fn coherent_here(&self) -> bool {
         match &self.peek_nth(1).kind {
             TokenKind::Ident(_) => true,
-            TokenKind::Punct(Punct::LParen) => self.peek_nth(2).is_ident("device"),
+            TokenKind::Punct(Punct::LParen) => matches!(
+                self.peek_nth(2).ident().map(|n| n.as_str()),
+                Some("device" | "system" | "threadgroup")
+            ),
             TokenKind::Punct(p) => matches!(p, Punct::Star | Punct::Amp),
             _ => false,
         }
@@ -253,6 +256,7 @@ impl Parser<'_> {
                         continue;
                     }
                 }
+                "__extension__" => {}
                 "typedef" => out.typedef = true,
                 "kernel" | "__kernel" => out.kernel = Some(self.span()),
                 _ => {

@@ -53,7 +53,8 @@ impl Preprocessor<'_> {
         let Some(prepared) = self.queries(tokens)? else {
             return Ok(false);
         };
-        let expanded = self.expand(prepared)?;
+        let mut expanded = self.expand(prepared)?;
+        expanded.iter_mut().for_each(Token::resolve_operator_word);
         if expanded.is_empty() {
             self.report(Diagnostic::error(
                 "E0102",

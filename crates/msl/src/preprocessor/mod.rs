@@ -280,8 +280,9 @@ impl Preprocessor<'_> {
         if run.is_empty() {
             return Ok(());
         }
-        let expanded = self.expand(std::mem::take(run))?;
-        self.out.extend(expanded);
+        let mut expanded = self.expand(std::mem::take(run))?;
+        expanded.iter_mut().for_each(Token::resolve_operator_word);
+        self.out.append(&mut expanded);
         if self.out.len() > limits::OUTPUT_TOKENS {
             let span = self.out.last().map_or(Span::default(), |t| t.span);
             return self.fatal(Diagnostic::error(

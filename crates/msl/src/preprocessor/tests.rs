@@ -85,6 +85,14 @@ fn strings_and_pasting() {
 }
 
 #[test]
+fn operator_words() {
+    assert_eq!(
+        run("a and not b\n#define P(x, y) x##y\nP(and, _1)\n#if 1 and not 0\nc\n#endif"),
+        "a && ! b and_1 c"
+    );
+}
+
+#[test]
 fn variadic() {
     assert_eq!(
         run("#define V(...) f(__VA_ARGS__)\nV() V(1) V(1, 2)"),

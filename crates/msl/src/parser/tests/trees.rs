@@ -276,9 +276,10 @@ fn namespaces_and_aliases() {
     );
     assert_eq!(
         decls(
-            "template <class T> using P = device T *; using Q = float[4]; typedef int I, *J; typedef struct { int a; } T1; constant int table[2][2] = {{1, 2}, {3}};"
+            "template <class T> using P = device T *; using Q = float[4]; typedef int I, *J; typedef void (F1)(int); typedef float F2(float x); typedef void (*F3)(); typedef struct { int a; } T1; constant int table[2][2] = {{1, 2}, {3}};"
         ),
-        "template<type T> alias P = ptr<device T>\nalias Q = array<float, 4>\nalias I = int\nalias J = ptr<int>\nalias T1 = Struct _ { a: int }\n\
+        "template<type T> alias P = ptr<device T>\nalias Q = array<float, 4>\nalias I = int\nalias J = ptr<int>\n\
+         alias F1 = fn(_: int) -> void\nalias F2 = fn(x: float) -> float\nalias F3 = ptr<fn() -> void>\nalias T1 = Struct _ { a: int }\n\
          table: array<array<constant int, 2>, 2> = {{1, 2}, {3}}"
     );
 }
