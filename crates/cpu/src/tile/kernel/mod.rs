@@ -4,8 +4,8 @@ mod portable;
 
 //TODO #[cfg(target_arch = "x86_64")]
 //TODO pub(crate) mod amx;
-//TODO #[cfg(target_arch = "x86_64")]
-//TODO mod avx2;
+#[cfg(target_arch = "x86_64")]
+mod avx2;
 //TODO #[cfg(target_arch = "x86_64")]
 //TODO mod avx512;
 
@@ -103,7 +103,7 @@ pub(crate) struct Ops {
 /// The table of a path. The caller has checked that the machine has it.
 pub(crate) fn ops(path: TilePath) -> &'static Ops {
     match path {
-        #[cfg(any())]
+        #[cfg(target_arch = "x86_64")]
         TilePath::Avx2 => &avx2::OPS,
         #[cfg(any())]
         TilePath::Avx512 | TilePath::Amx => &avx512::OPS,
