@@ -45,6 +45,9 @@ impl Header {
 
 /// Where the rows of a left operand lie: row `i` of block `kb` of plane `p` is at
 /// `base + kb · block_stride + i · row_stride + p · plane_stride` (bytes).
+///
+/// In tile lanes the rows go in tiles instead: 16 rows × 16 groups (1 KiB) without gaps, the tiles of 16 rows one after the
+/// other along K. There `row_stride` is that of a row among equals: 16 rows fill 16 times as many bytes.
 #[derive(Clone, Copy)]
 pub(crate) struct LeftLayout {
     pub base: *const u8,
@@ -138,9 +141,8 @@ impl PackedLeft {
             let count = blocking.elements().min(view.valid_cols - k0);
             // SAFETY: block kb holds `rows` rows of `row_bytes` in each plane, and the part is valid in the view.
             unsafe {
-                let block = base.add(kb * rows * row_bytes);
-                let target = Rows {
-                    dst: block,
+                let block = Rows {
+                    dst: base.add(kb * rows * row_bytes),
                     plane_stride: plane,
                     row_bytes,
                 };
@@ -150,19 +152,17 @@ impl PackedLeft {
                     rows: view.valid_rows,
                     cols: count,
                 };
-                let found = rows_of(ops, lane, view, part, target, scratch);
-                header.terms = header.terms.merge(found);
                 let filled = count
                     .div_ceil(blocking.group)
                     .next_multiple_of(blocking.granule);
-                zero_tails(target, lane, view.valid_rows, count, filled * 4);
-                if rows > view.valid_rows {
-                    for p in 0..lane.planes() {
-                        block
-                            .add(p * plane + view.valid_rows * row_bytes)
-                            .write_bytes(0, (rows - view.valid_rows) * row_bytes);
-                    }
-                }
+                let found = if lane.is_tile_lane() {
+                    tiles_of(ops, lane, view, part, block, filled, scratch)
+                } else {
+                    let found = rows_of(ops, lane, view, part, block, scratch);
+                    zero_tails(block, lane, view.valid_rows, count, filled * 4);
+                    found
+                };
+                header.terms = header.terms.merge(found);
             }
         }
         self.header = header;
@@ -208,16 +208,19 @@ impl PackedLeft {
                 k / header.blocking.elements(),
                 k % header.blocking.elements(),
             );
+            let group = header.blocking.group;
             // SAFETY: element `at` of row `row` of block `kb` was packed.
             *value = unsafe {
-                element(
-                    header.lane,
-                    layout.base.offset(
-                        kb as isize * layout.block_stride + row as isize * layout.row_stride,
-                    ),
-                    layout.plane_stride,
-                    at,
-                )
+                let block = layout.base.offset(kb as isize * layout.block_stride);
+                let (start, at) = if header.lane.is_tile_lane() {
+                    let (g, tile) = (at / group, row / 16 * 16);
+                    let bytes = g / 16 * 1024 + row % 16 * 64 + g % 16 * 4;
+                    let start = block.offset(tile as isize * layout.row_stride);
+                    (start.add(bytes), at % group)
+                } else {
+                    (block.offset(row as isize * layout.row_stride), at)
+                };
+                element(header.lane, start, layout.plane_stride, at)
             };
         }
         let mut view = OperandView::from_f32(&values, rows, k).expect("as many values as elements");
@@ -498,6 +501,60 @@ unsafe fn rows_of(
             }
         }
     }
+}
+
+/// Writes a part of an operand as tiles of 16 rows × 16 groups, zero past the part.
+///
+/// # Safety
+/// As for [`rows_of`]; the tiles of `filled` groups must be writable for all rows, rounded up to 16.
+unsafe fn tiles_of(
+    ops: &Ops,
+    lane: Lane,
+    view: &OperandView<'_>,
+    part: Part,
+    tiles: Rows,
+    filled: usize,
+    scratch: &mut Scratch,
+) -> Terms {
+    let mut found = Terms::NONE;
+    let row_bytes = filled * 4;
+    let mut stage = std::mem::take(&mut scratch.stage);
+    // SAFETY: by the caller's contract; 16 staged rows of whole 64-byte pieces fill the tiles of a strip.
+    unsafe {
+        let rows = Rows {
+            dst: stage.reserve(16 * row_bytes * lane.planes()),
+            plane_stride: 16 * row_bytes,
+            row_bytes,
+        };
+        for first in (0..part.rows).step_by(16) {
+            let some = Part {
+                row: part.row + first,
+                rows: (part.rows - first).min(16),
+                ..part
+            };
+            found = found.merge(rows_of(ops, lane, view, some, rows, scratch));
+            zero_tails(rows, lane, some.rows, some.cols, row_bytes);
+            for p in 0..lane.planes() {
+                let strip = tiles
+                    .dst
+                    .add(p * tiles.plane_stride + first * tiles.row_bytes);
+                for r in 0..16 {
+                    for t in 0..filled / 16 {
+                        let dst = strip.add(t * 1024 + r * 64);
+                        if r < some.rows {
+                            let src = rows.dst.add(p * rows.plane_stride + r * row_bytes + t * 64);
+                            dst.cast::<[u8; 64]>()
+                                .write_unaligned(src.cast::<[u8; 64]>().read_unaligned());
+                        } else {
+                            dst.write_bytes(0, 64);
+                        }
+                    }
+                }
+            }
+        }
+    }
+    scratch.stage = stage;
+    found
 }
 
 /// Panels of an operand whose columns are dense: K runs along memory, so rows of the transposed operand turn into columns of

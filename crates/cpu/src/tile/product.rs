@@ -273,7 +273,7 @@ unsafe fn strips<T>(
 ///
 /// # Safety
 /// As for [`strips`]; only AMX packs bf16 lanes.
-#[cfg(any())]
+#[cfg(target_arch = "x86_64")]
 unsafe fn bf16_product(left: &PackedLeft, right: &PackedRight, span: &Span, target: Target<f32>) {
     use super::kernel::amx;
     let (l, r) = (&left.header, &right.header);
@@ -309,7 +309,7 @@ unsafe fn bf16_product(left: &PackedLeft, right: &PackedRight, span: &Span, targ
 ///
 /// # Safety
 /// As for [`strips`]; only AMX packs 8-bit lanes.
-#[cfg(any())]
+#[cfg(target_arch = "x86_64")]
 unsafe fn int8_product(left: &PackedLeft, right: &PackedRight, span: &Span, target: Target<i32>) {
     use super::kernel::amx;
     let operands = amx::Operands {
@@ -335,12 +335,12 @@ unsafe fn int8_product(left: &PackedLeft, right: &PackedRight, span: &Span, targ
     }
 }
 
-#[cfg(all())]
+#[cfg(not(target_arch = "x86_64"))]
 unsafe fn bf16_product(_: &PackedLeft, _: &PackedRight, _: &Span, _: Target<f32>) {
     unreachable!("only AMX packs bf16 lanes");
 }
 
-#[cfg(all())]
+#[cfg(not(target_arch = "x86_64"))]
 unsafe fn int8_product(_: &PackedLeft, _: &PackedRight, _: &Span, _: Target<i32>) {
     unreachable!("only AMX packs 8-bit lanes");
 }

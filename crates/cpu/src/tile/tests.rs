@@ -627,3 +627,115 @@ fn misuse_is_refused() {
     let error = matmul(&mut scratch, path, &a, &a, false, &mut wrong[..], 8, false).unwrap_err();
     assert_eq!(error.to_string(), "this product accumulates in F32");
 }
+
+/// Packing into tile lanes, and the loops around the tiles, where AMX itself is missing: the tests of this crate emulate
+/// its instructions then.
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn tile_lanes_by_emulation() {
+    if !TilePath::Avx2.is_available() || TilePath::Amx.is_available() {
+        return;
+    }
+    let mut random = Random(43);
+    let lane = |format: ElementFormat, integers: bool| match format {
+        F16 => Lane::Bf16Pair,
+        _ if !integers => Lane::Bf16,
+        _ if format.is_signed() => Lane::I8,
+        _ => Lane::U8,
+    };
+    for (left, right) in PAIRS {
+        if left == F32 || right == F32 {
+            continue;
+        }
+        let integers = left.is_integer() && right.is_integer();
+        let product = Product {
+            path: TilePath::Amx,
+            left: lane(left, integers),
+            right: lane(right, integers),
+            accumulation: Accumulation::F32,
+        };
+        for round in 0..12 {
+            let (m, n, mut k) = shape(&mut random);
+            if round == 11 {
+                k += 1024;
+            }
+            let spread = [Spread::Normal, Spread::Special, Spread::Tiny][round % 3];
+            let lies = (LIES[round % 7], LIES[(round * 5 + 1) % 7]);
+            let cut = |full: usize, by: usize| full - full.min(by * (round % 2));
+            let a = Matrix::new(
+                &mut random,
+                left,
+                (m, k),
+                (cut(m, 3), cut(k, 2)),
+                lies.0,
+                spread,
+            );
+            let b = Matrix::new(
+                &mut random,
+                right,
+                (k, n),
+                (cut(k, 5), cut(n, 4)),
+                lies.1,
+                spread,
+            );
+            let mut scratch = Scratch::default();
+            let mut packed = (PackedLeft::default(), PackedRight::default());
+            packed.0.pack(&product, &a.view(), &mut scratch);
+            packed.1.pack(&product, &b.view(), &mut scratch);
+            assert_eq!(
+                (packed.0.lane(), packed.1.lane()),
+                (product.left, product.right)
+            );
+            let (r0, c0) = if round % 4 == 3 {
+                (m / 3, n / 32 * 16)
+            } else {
+                (0, 0)
+            };
+            let (height, width) = (m - r0, n - c0);
+            let check = |i: usize, got: f64| {
+                let (row, col) = (r0 + i / width, c0 + i % width);
+                let (want, size) = reference(&a, &b, row, col);
+                let good = if integers {
+                    got == f64::from(want as i64 as i32)
+                } else {
+                    close(got as f32, want, size, 4 * k.max(2))
+                };
+                assert!(
+                    good,
+                    "{left} x {right} {m}x{k}x{n} {lies:?} {spread:?} ({row}, {col}): {got}, wanted {want}"
+                );
+            };
+            if integers {
+                let mut sums = vec![5i32; height * width];
+                multiply_part(
+                    &packed.0,
+                    r0..m,
+                    &packed.1,
+                    c0..n,
+                    &mut sums[..],
+                    width,
+                    false,
+                )
+                .unwrap();
+                sums.iter()
+                    .enumerate()
+                    .for_each(|(i, &x)| check(i, x.into()));
+            } else {
+                let mut sums = vec![5.0f32; height * width];
+                multiply_part(
+                    &packed.0,
+                    r0..m,
+                    &packed.1,
+                    c0..n,
+                    &mut sums[..],
+                    width,
+                    false,
+                )
+                .unwrap();
+                sums.iter()
+                    .enumerate()
+                    .for_each(|(i, &x)| check(i, x.into()));
+            }
+        }
+    }
+}

@@ -4,7 +4,9 @@ use std::arch::x86_64::*;
 
 use super::{Ops, Terms, portable};
 
-pub(super) static OPS: Ops = Ops {
+pub(super) static OPS: Ops = OPS_TABLE;
+
+pub(super) const OPS_TABLE: Ops = Ops {
     widen_f16,
     widen_bf16,
     widen_i8,
@@ -459,6 +461,9 @@ unsafe fn f32_tile<const ROWS: usize, const VECTORS: usize>(
         let mut left = [a.cast::<f32>(); ROWS];
         for (i, left) in left.iter_mut().enumerate() {
             *left = a.offset(i as isize * a_stride).cast();
+        }
+        for i in 0..ROWS {
+            _mm_prefetch::<_MM_HINT_T0>(c.add(i * ldc).cast());
         }
         let mut right: *const f32 = b.cast();
         for k in 0..groups {

@@ -2,12 +2,12 @@
 
 mod portable;
 
-//TODO #[cfg(target_arch = "x86_64")]
-//TODO pub(crate) mod amx;
+#[cfg(target_arch = "x86_64")]
+pub(crate) mod amx;
 #[cfg(target_arch = "x86_64")]
 mod avx2;
-//TODO #[cfg(target_arch = "x86_64")]
-//TODO mod avx512;
+#[cfg(target_arch = "x86_64")]
+mod avx512;
 
 use super::TilePath;
 
@@ -105,7 +105,7 @@ pub(crate) fn ops(path: TilePath) -> &'static Ops {
     match path {
         #[cfg(target_arch = "x86_64")]
         TilePath::Avx2 => &avx2::OPS,
-        #[cfg(any())]
+        #[cfg(target_arch = "x86_64")]
         TilePath::Avx512 | TilePath::Amx => &avx512::OPS,
         _ => &portable::OPS,
     }

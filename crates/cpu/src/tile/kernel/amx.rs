@@ -1,0 +1,580 @@
+//! AMX: tiles of 16 rows × 64 bytes. A block of 2 × 2 accumulator tiles (32 × 32 sums) takes two left and two right tiles a
+//! step, so that each tile loaded is used twice. The instructions are written as inline assembly.
+//!
+//! The tile unit treats subnormal bf16 inputs as zero and flushes subnormal results, so the caller sends operands that
+//! come near that range to [`bf16_exact`], which reads the same packed memory with AVX-512.
+
+use std::arch::asm;
+use std::ops::Range;
+
+use crate::tile::pack::{LeftLayout, RightLayout};
+
+/// Two packed operands in tile lanes, and what of their product is wanted.
+pub(crate) struct Operands {
+    pub left: LeftLayout,
+    pub left_planes: usize,
+    pub right: RightLayout,
+    pub right_planes: usize,
+    /// Rows of the left operand.
+    pub rows: Range<usize>,
+    /// Columns of the right operand; the first is a multiple of 16.
+    pub cols: Range<usize>,
+    /// Elements along K that are valid in both.
+    pub k: usize,
+    /// Groups in a block of K.
+    pub block_groups: usize,
+}
+
+/// Rows and columns (in 32-bit numbers) of a tile.
+const SIDE: usize = 16;
+
+/// Bytes of a tile.
+const TILE: usize = 1024;
+
+/// The operand of LDTILECFG: palette 1, all eight tiles 16 rows × 64 bytes.
+#[repr(C, align(64))]
+struct TileConfig {
+    palette: u8,
+    start_row: u8,
+    reserved: [u8; 14],
+    bytes_per_row: [u16; 16],
+    rows: [u8; 16],
+}
+
+static CONFIG: TileConfig = TileConfig {
+    palette: 1,
+    start_row: 0,
+    reserved: [0; 14],
+    bytes_per_row: [64, 64, 64, 64, 64, 64, 64, 64, 0, 0, 0, 0, 0, 0, 0, 0],
+    rows: [16, 16, 16, 16, 16, 16, 16, 16, 0, 0, 0, 0, 0, 0, 0, 0],
+};
+
+/// One run along K for a block of accumulators: where its tiles start, and how many steps. Read by the assembly.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Segment {
+    left: [*const u8; 2],
+    right: [*const u8; 2],
+    steps: usize,
+}
+
+/// Where a block's four tiles (row-major) come from and go to: first number and bytes from row to row. `load` says whether
+/// the sums go on from what is there.
+struct Sums {
+    tiles: [(*mut u8, isize); 4],
+    load: bool,
+}
+
+/// The assembly of a block: which accumulators it has, and the multiplication. Tiles 0 … 3 hold the sums of (upper left),
+/// (upper right), (lower left), (lower right); 4 and 5 are the left operand's, 6 and 7 the right one's.
+macro_rules! block {
+    ($name:ident, $multiply:literal, [$($each:literal),*], left [$($left:literal),*], right [$($right:literal),*], [$($product:literal),*]) => {
+        /// # Safety
+        /// The machine must have AMX, its tiles configured by [`CONFIG`]; the segments' tiles must be readable, the sums'
+        /// tiles readable and writable.
+        unsafe fn $name(segments: &[Segment], sums: &Sums) {
+            // SAFETY: the assembly reads the segments' tiles and reads and writes the sums' tiles, as the caller vouches.
+            // No code that a compiler generates holds anything in tile registers.
+            unsafe {
+                asm!(
+                    "test {load}, {load}",
+                    "jnz 3f",
+                    $(concat!("tilezero tmm", $each),)*
+                    "jmp 4f",
+                    "3:",
+                    $(
+                        concat!("mov {p}, [{sums} + 16*", $each, "]"),
+                        concat!("mov {s}, [{sums} + 16*", $each, " + 8]"),
+                        concat!("tileloadd tmm", $each, ", [{p} + {s}*1]"),
+                    )*
+                    "4:",
+                    "mov {s}, 64",
+                    "2:",
+                    "mov {a0}, [{segment}]",
+                    "mov {a1}, [{segment} + 8]",
+                    "mov {b0}, [{segment} + 16]",
+                    "mov {b1}, [{segment} + 24]",
+                    "mov {p}, [{segment} + 32]",
+                    "5:",
+                    $(concat!("tileloadd tmm", $left),)*
+                    $(concat!("tileloadd tmm", $right),)*
+                    $(concat!($multiply, " ", $product),)*
+                    "add {a0}, 1024",
+                    "add {a1}, 1024",
+                    "add {b0}, 1024",
+                    "add {b1}, 1024",
+                    "dec {p}",
+                    "jnz 5b",
+                    "add {segment}, 40",
+                    "dec {count}",
+                    "jnz 2b",
+                    $(
+                        concat!("mov {p}, [{sums} + 16*", $each, "]"),
+                        concat!("mov {s}, [{sums} + 16*", $each, " + 8]"),
+                        concat!("tilestored [{p} + {s}*1], tmm", $each),
+                    )*
+                    load = in(reg) u64::from(sums.load),
+                    sums = in(reg) sums.tiles.as_ptr(),
+                    segment = inout(reg) segments.as_ptr() => _,
+                    count = inout(reg) segments.len() => _,
+                    p = out(reg) _,
+                    s = out(reg) _,
+                    a0 = out(reg) _,
+                    a1 = out(reg) _,
+                    b0 = out(reg) _,
+                    b1 = out(reg) _,
+                    out("tmm0") _, out("tmm1") _, out("tmm2") _, out("tmm3") _,
+                    out("tmm4") _, out("tmm5") _, out("tmm6") _, out("tmm7") _,
+                    options(nostack),
+                );
+            }
+        }
+    };
+}
+
+/// A block function for each shape: both rows and columns of tiles, or only the first of them.
+macro_rules! blocks {
+    ($multiply:literal, $two_two:ident, $two_one:ident, $one_two:ident, $one_one:ident) => {
+        block!($two_two, $multiply, ["0", "1", "2", "3"],
+            left ["4, [{a0} + {s}*1]", "5, [{a1} + {s}*1]"],
+            right ["6, [{b0} + {s}*1]", "7, [{b1} + {s}*1]"],
+            ["tmm0, tmm4, tmm6", "tmm1, tmm4, tmm7", "tmm2, tmm5, tmm6", "tmm3, tmm5, tmm7"]);
+        block!($two_one, $multiply, ["0", "2"],
+            left ["4, [{a0} + {s}*1]", "5, [{a1} + {s}*1]"],
+            right ["6, [{b0} + {s}*1]"],
+            ["tmm0, tmm4, tmm6", "tmm2, tmm5, tmm6"]);
+        block!($one_two, $multiply, ["0", "1"],
+            left ["4, [{a0} + {s}*1]"],
+            right ["6, [{b0} + {s}*1]", "7, [{b1} + {s}*1]"],
+            ["tmm0, tmm4, tmm6", "tmm1, tmm4, tmm7"]);
+        block!($one_one, $multiply, ["0"],
+            left ["4, [{a0} + {s}*1]"],
+            right ["6, [{b0} + {s}*1]"],
+            ["tmm0, tmm4, tmm6"]);
+    };
+}
+
+blocks!("tdpbf16ps", bf16_22, bf16_21, bf16_12, bf16_11);
+blocks!("tdpbssd", ss_22, ss_21, ss_12, ss_11);
+blocks!("tdpbsud", su_22, su_21, su_12, su_11);
+blocks!("tdpbusd", us_22, us_21, us_12, us_11);
+blocks!("tdpbuud", uu_22, uu_21, uu_12, uu_11);
+
+/// The functions of one kind: [rows of tiles − 1][columns of tiles − 1].
+type Blocks = [[unsafe fn(&[Segment], &Sums); 2]; 2];
+
+/// The product of bf16 operands of one or two planes.
+///
+/// # Safety
+/// The machine must have AMX; the layouts must hold the rows, columns and K in whole tiles, zero past the valid parts; the
+/// accumulator `c` must hold the rows and columns.
+pub(crate) unsafe fn bf16(operands: &Operands, c: *mut f32, ldc: usize, accumulate: bool) {
+    const BLOCKS: Blocks = [[bf16_11, bf16_12], [bf16_21, bf16_22]];
+    #[cfg(test)]
+    if emulation::needed() {
+        let blocks = emulation::bf16();
+        // SAFETY: the caller's contract.
+        return unsafe { product(operands, &blocks, 2, c, ldc, accumulate, |x: f32, y| x + y) };
+    }
+    // SAFETY: the caller's contract; adding floats as the tiles do.
+    unsafe { product(operands, &BLOCKS, 2, c, ldc, accumulate, |x: f32, y| x + y) }
+}
+
+/// The product of 8-bit integers, each operand signed or not.
+///
+/// # Safety
+/// As for [`bf16`].
+pub(crate) unsafe fn int8(
+    operands: &Operands,
+    signed: (bool, bool),
+    c: *mut i32,
+    ldc: usize,
+    accumulate: bool,
+) {
+    let blocks: &Blocks = match signed {
+        (true, true) => &[[ss_11, ss_12], [ss_21, ss_22]],
+        (true, false) => &[[su_11, su_12], [su_21, su_22]],
+        (false, true) => &[[us_11, us_12], [us_21, us_22]],
+        (false, false) => &[[uu_11, uu_12], [uu_21, uu_22]],
+    };
+    #[cfg(test)]
+    let emulated = emulation::int8(signed);
+    #[cfg(test)]
+    let blocks = if emulation::needed() {
+        &emulated
+    } else {
+        blocks
+    };
+    // SAFETY: the caller's contract.
+    unsafe { product(operands, blocks, 4, c, ldc, accumulate, i32::wrapping_add) }
+}
+
+/// Configures the tiles.
+///
+/// # Safety
+/// The machine must have AMX.
+unsafe fn configure() {
+    // SAFETY: CONFIG is a valid configuration.
+    unsafe {
+        asm!("ldtilecfg [{}]", in(reg) &raw const CONFIG, options(nostack, readonly, preserves_flags));
+    }
+}
+
+/// Gives the tiles up: an idle tile unit need not be saved at a context switch.
+///
+/// # Safety
+/// The machine must have AMX.
+unsafe fn release() {
+    // SAFETY: no operands.
+    unsafe { asm!("tilerelease", options(nostack, nomem, preserves_flags)) };
+}
+
+/// Rows whose left tiles stay in the second-level cache while all columns pass: 256 rows × 1 KiB.
+const ROWS_TOGETHER: usize = 256;
+
+/// Runs the blocks over everything. `group` elements make a 32-bit group.
+///
+/// # Safety
+/// As for [`bf16`]; the blocks' sums must have the accumulator's type.
+unsafe fn product<T: Copy + Default>(
+    operands: &Operands,
+    blocks: &Blocks,
+    group: usize,
+    c: *mut T,
+    ldc: usize,
+    accumulate: bool,
+    add: impl Fn(T, T) -> T,
+) {
+    let (rows, cols) = (operands.rows.len(), operands.cols.len());
+    if rows == 0 || cols == 0 || operands.k == 0 {
+        return;
+    }
+    #[cfg(test)]
+    let emulated = emulation::needed();
+    #[cfg(not(test))]
+    let emulated = false;
+    if !emulated {
+        // SAFETY: the caller vouches for AMX.
+        unsafe { configure() };
+    }
+    let total = operands.k.div_ceil(group);
+    // Edges go through here: 2 × 2 tiles, row-major.
+    let mut edge = [[T::default(); 2 * SIDE]; 2 * SIDE];
+    // A part need not start at a tile's first row. Tiles start at multiples of 16 rows; rows before the part are dropped.
+    let first_tile = operands.rows.start / SIDE;
+    let before = operands.rows.start % SIDE;
+    let tile_rows = (before + rows).div_ceil(SIDE);
+    let tile_cols = cols.div_ceil(SIDE);
+    let first_panel = operands.cols.start / SIDE;
+    for (kb, g0) in (0..total).step_by(operands.block_groups).enumerate() {
+        let steps = operands.block_groups.min(total - g0).div_ceil(SIDE);
+        let load = accumulate || kb > 0;
+        for t0 in (0..tile_rows).step_by(ROWS_TOGETHER / SIDE) {
+            let t1 = tile_rows.min(t0 + ROWS_TOGETHER / SIDE);
+            for p in (0..tile_cols).step_by(2) {
+                let wide = (tile_cols - p).min(2);
+                for t in (t0..t1).step_by(2) {
+                    let high = (t1 - t).min(2);
+                    // SAFETY: the tiles lie in the layouts by the caller's contract, which holds whole tiles; sums are written
+                    // directly only where all of a block is wanted, otherwise through `edge`.
+                    unsafe {
+                        let segments = segments(
+                            operands,
+                            kb,
+                            (first_tile + t, high),
+                            (first_panel + p, wide),
+                            steps,
+                        );
+                        let count = operands.left_planes * operands.right_planes;
+                        let block = blocks[high - 1][wide - 1];
+                        // Rows and columns of the block within the product.
+                        let top = (t * SIDE) as isize - before as isize;
+                        let bottom = top + (high * SIDE) as isize;
+                        let whole =
+                            top >= 0 && bottom <= rows as isize && (p + wide) * SIDE <= cols;
+                        let (first, stride): (*mut T, usize) = if whole {
+                            (c.add(top as usize * ldc + p * SIDE), ldc)
+                        } else {
+                            (edge.as_mut_ptr().cast(), 2 * SIDE)
+                        };
+                        let tile = |i: usize, j: usize| {
+                            let at = first.wrapping_add(i * SIDE * stride + j * SIDE);
+                            (at.cast::<u8>(), (stride * size_of::<T>()) as isize)
+                        };
+                        let sums = Sums {
+                            tiles: [tile(0, 0), tile(0, 1), tile(1, 0), tile(1, 1)],
+                            load: load && whole,
+                        };
+                        block(&segments[..count], &sums);
+                        if !whole {
+                            let from = top.max(0);
+                            let to = bottom.min(rows as isize);
+                            let width = (wide * SIDE).min(cols - p * SIDE);
+                            for row in from..to {
+                                let line = c.add(row as usize * ldc + p * SIDE);
+                                let line = std::slice::from_raw_parts_mut(line, width);
+                                for (old, &new) in line.iter_mut().zip(&edge[(row - top) as usize])
+                                {
+                                    *old = if load { add(*old, new) } else { new };
+                                }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+    if !emulated {
+        // SAFETY: the tiles were configured above.
+        unsafe { release() };
+    }
+}
+
+/// The runs of a block: every pair of planes, the smallest terms first.
+///
+/// # Safety
+/// The tiles must lie in the layouts.
+unsafe fn segments(
+    operands: &Operands,
+    kb: usize,
+    (tile, high): (usize, usize),
+    (panel, wide): (usize, usize),
+    steps: usize,
+) -> [Segment; 4] {
+    let (left, right) = (&operands.left, &operands.right);
+    let left_tile = |plane: usize, tile: usize| {
+        left.base.wrapping_offset(
+            plane as isize * left.plane_stride
+                + kb as isize * left.block_stride
+                + (tile * SIDE) as isize * left.row_stride,
+        )
+    };
+    let right_panel = |plane: usize, panel: usize| {
+        right.base.wrapping_offset(
+            plane as isize * right.plane_stride
+                + kb as isize * right.block_stride
+                + panel as isize * right.panel_stride,
+        )
+    };
+    std::array::from_fn(|i| {
+        let lp = (operands.left_planes - 1).saturating_sub(i / operands.right_planes);
+        let rp = operands.right_planes - 1 - i % operands.right_planes;
+        Segment {
+            left: [left_tile(lp, tile), left_tile(lp, tile + high - 1)],
+            right: [right_panel(rp, panel), right_panel(rp, panel + wide - 1)],
+            steps,
+        }
+    })
+}
+
+/// The product of bf16 operands by AVX-512: every element at its exact value, K at its exact length.
+///
+/// # Safety
+/// As for [`bf16`].
+pub(crate) unsafe fn bf16_exact(operands: &Operands, c: *mut f32, ldc: usize, accumulate: bool) {
+    let (rows, cols) = (operands.rows.len(), operands.cols.len());
+    let block = operands.block_groups * 2;
+    for (kb, k0) in (0..operands.k).step_by(block).enumerate() {
+        let k = block.min(operands.k - k0);
+        for c0 in (0..cols).step_by(SIDE) {
+            let panel = operands.right.base.wrapping_offset(
+                kb as isize * operands.right.block_stride
+                    + ((operands.cols.start + c0) / SIDE) as isize * operands.right.panel_stride,
+            );
+            for row in 0..rows {
+                // SAFETY: the row, the panel and the accumulators lie in what the caller vouches for.
+                unsafe {
+                    let width = SIDE.min(cols - c0);
+                    let sums = std::slice::from_raw_parts_mut(c.add(row * ldc + c0), width);
+                    let (row, more) = (operands.rows.start + row, accumulate || kb > 0);
+                    #[cfg(test)]
+                    if emulation::needed() {
+                        exact_row_plain(operands, kb, row, panel, k, sums, more);
+                        continue;
+                    }
+                    exact_row(operands, kb, row, panel, k, sums, more);
+                }
+            }
+        }
+    }
+}
+
+/// One row of up to 16 sums, compiled for AVX-512.
+///
+/// # Safety
+/// As for [`exact_row_plain`]; the machine must have AVX-512.
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,fma")]
+unsafe fn exact_row(
+    operands: &Operands,
+    kb: usize,
+    row: usize,
+    panel: *const u8,
+    k: usize,
+    sums: &mut [f32],
+    accumulate: bool,
+) {
+    // SAFETY: the caller's contract.
+    unsafe { exact_row_plain(operands, kb, row, panel, k, sums, accumulate) }
+}
+
+/// One row of up to 16 sums.
+///
+/// # Safety
+/// Row `row` and the panel must lie in the layouts, with `k` elements in block `kb`.
+#[inline(always)]
+unsafe fn exact_row_plain(
+    operands: &Operands,
+    kb: usize,
+    row: usize,
+    panel: *const u8,
+    k: usize,
+    sums: &mut [f32],
+    accumulate: bool,
+) {
+    let left = &operands.left;
+    let start = left.base.wrapping_offset(
+        kb as isize * left.block_stride
+            + (row / SIDE * SIDE) as isize * left.row_stride
+            + (row % SIDE * 64) as isize,
+    );
+    let halves = |pair: u32| {
+        [
+            f32::from_bits(pair << 16),
+            f32::from_bits(pair & 0xffff_0000),
+        ]
+    };
+    let mut totals = [0.0f32; SIDE];
+    for g in 0..k.div_ceil(2) {
+        // SAFETY: group g of the row stands in tile g / 16 of the row's tiles, that of the columns in row g of the panel; both
+        // exist in every plane.
+        unsafe {
+            let a = start.add(g / SIDE * TILE + g % SIDE * 4);
+            let b = panel.add(g * 64);
+            let mut x = [0.0f32; 2];
+            for plane in 0..operands.left_planes {
+                let pair = *a.offset(plane as isize * left.plane_stride).cast::<u32>();
+                let term = halves(pair);
+                x = [x[0] + term[0], x[1] + term[1]];
+            }
+            let (mut even, mut odd) = ([0.0f32; SIDE], [0.0f32; SIDE]);
+            for plane in 0..operands.right_planes {
+                let at = b.offset(plane as isize * operands.right.plane_stride);
+                let pairs = *at.cast::<[u32; SIDE]>();
+                for j in 0..SIDE {
+                    let term = halves(pairs[j]);
+                    even[j] += term[0];
+                    odd[j] += term[1];
+                }
+            }
+            for j in 0..SIDE {
+                totals[j] = x[0].mul_add(even[j], totals[j]);
+            }
+            // The padding of an odd K must not meet an infinity.
+            if 2 * g + 1 < k {
+                for j in 0..SIDE {
+                    totals[j] = x[1].mul_add(odd[j], totals[j]);
+                }
+            }
+        }
+    }
+    for (old, new) in sums.iter_mut().zip(totals) {
+        *old = if accumulate { *old + new } else { new };
+    }
+}
+
+/// The blocks as plain Rust, so that packing and the loops around the tiles are tested on machines without AMX. Tile
+/// arithmetic is that of the instructions, except for the order of rounding and for subnormals.
+#[cfg(test)]
+mod emulation {
+    use super::*;
+
+    /// A block of `HIGH` × `WIDE` tiles, each group's product and sum by `step`.
+    unsafe fn block<T: Copy + Default, const HIGH: usize, const WIDE: usize>(
+        segments: &[Segment],
+        sums: &Sums,
+        step: impl Fn(T, [u8; 4], [u8; 4]) -> T,
+    ) {
+        for i in 0..HIGH {
+            for j in 0..WIDE {
+                let (at, stride) = sums.tiles[2 * i + j];
+                for m in 0..SIDE {
+                    for n in 0..SIDE {
+                        // SAFETY: the segments' and sums' tiles are accessible, as for the instructions.
+                        unsafe {
+                            let sum = at.offset(m as isize * stride).cast::<T>().add(n);
+                            let mut total = if sums.load { *sum } else { T::default() };
+                            for segment in segments {
+                                for g in 0..segment.steps * SIDE {
+                                    let a = segment.left[i]
+                                        .add(g / SIDE * TILE + m * 64 + g % SIDE * 4);
+                                    let b = segment.right[j].add(g * 64 + n * 4);
+                                    total = step(total, *a.cast(), *b.cast());
+                                }
+                            }
+                            *sum = total;
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    fn bf16_step(total: f32, a: [u8; 4], b: [u8; 4]) -> f32 {
+        let value = |x: [u8; 4], i: usize| {
+            f32::from_bits(u32::from(x[2 * i]) << 16 | u32::from(x[2 * i + 1]) << 24)
+        };
+        (0..2).fold(total, |total, i| value(a, i).mul_add(value(b, i), total))
+    }
+
+    fn int8_step<const LEFT: bool, const RIGHT: bool>(total: i32, a: [u8; 4], b: [u8; 4]) -> i32 {
+        let value = |x: u8, signed| {
+            if signed {
+                i32::from(x as i8)
+            } else {
+                i32::from(x)
+            }
+        };
+        (0..4).fold(total, |total, i| {
+            total.wrapping_add(value(a[i], LEFT) * value(b[i], RIGHT))
+        })
+    }
+
+    macro_rules! emulated {
+        ($step:expr) => {
+            // SAFETY: each function passes on the contract of a block.
+            unsafe {
+                fn as_block(f: unsafe fn(&[Segment], &Sums)) -> unsafe fn(&[Segment], &Sums) {
+                    f
+                }
+                [
+                    [
+                        as_block(|a, b| block::<_, 1, 1>(a, b, $step)),
+                        as_block(|a, b| block::<_, 1, 2>(a, b, $step)),
+                    ],
+                    [
+                        as_block(|a, b| block::<_, 2, 1>(a, b, $step)),
+                        as_block(|a, b| block::<_, 2, 2>(a, b, $step)),
+                    ],
+                ]
+            }
+        };
+    }
+
+    pub fn bf16() -> Blocks {
+        emulated!(bf16_step)
+    }
+
+    pub fn int8(signed: (bool, bool)) -> Blocks {
+        match signed {
+            (true, true) => emulated!(int8_step::<true, true>),
+            (true, false) => emulated!(int8_step::<true, false>),
+            (false, true) => emulated!(int8_step::<false, true>),
+            (false, false) => emulated!(int8_step::<false, false>),
+        }
+    }
+
+    /// True where the instructions are missing.
+    pub fn needed() -> bool {
+        !crate::tile::TilePath::Amx.is_available()
+    }
+}
