@@ -1,5 +1,8 @@
 //! The functions written per instruction set, as one table a path.
 
+// Loops over registers index several arrays by one variable.
+#![allow(clippy::needless_range_loop)]
+
 mod portable;
 
 #[cfg(target_arch = "x86_64")]
