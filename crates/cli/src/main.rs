@@ -6,6 +6,7 @@
 mod binding;
 mod commands;
 mod compile_flags;
+mod inputs;
 mod npy;
 mod spec;
 mod testing;

@@ -114,7 +114,8 @@ impl Asset {
         &self.module
     }
 
-    pub(crate) fn into_module(self) -> Module {
+    /// The decoded module.
+    pub fn into_module(self) -> Module {
         self.module
     }
 }

@@ -75,7 +75,7 @@ pub fn run(options: &Options, mut compile: CompileOptions) -> Outcome {
                 let arguments: Vec<String> = kernel.arguments.iter().map(argument).collect();
                 println!("kernel {name}({})", arguments.join(", "));
                 if options.ir {
-                    println!("{}", anymetal::ir::print::kernel(&kernel));
+                    println!("{}", anymetal::ir::print::print(&kernel));
                 }
             }
             // Kernels that need function constants compile when these are given.
