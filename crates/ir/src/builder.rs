@@ -373,10 +373,26 @@ pub mod fold {
     /// The bits of a float constant, rounded once to nearest even.
     pub fn float_bits(ty: Scalar, value: f64) -> u64 {
         match ty {
-            Scalar::F16 => u64::from(f16::from_f64(value).to_bits()),
-            Scalar::BF16 => u64::from(bf16::from_f64(value).to_bits()),
+            Scalar::F16 => u64::from(f16::from_f32(to_odd(value)).to_bits()),
+            Scalar::BF16 => u64::from(bf16::from_f32(to_odd(value)).to_bits()),
             _ => u64::from((value as f32).to_bits()),
         }
+    }
+
+    /// Rounds to the `f32` next to zero, with the last bit set if that is inexact: rounding the result again to a format
+    /// with fewer bits gives what rounding the number itself gives.
+    fn to_odd(value: f64) -> f32 {
+        let nearest = value as f32;
+        if f64::from(nearest) == value || value.is_nan() {
+            return nearest;
+        }
+        let bits = nearest.to_bits();
+        let toward_zero = if f64::from(nearest).abs() > value.abs() {
+            bits - 1
+        } else {
+            bits
+        };
+        f32::from_bits(toward_zero | 1)
     }
 
     /// The number behind a float constant.
@@ -420,7 +436,7 @@ pub mod fold {
         }
     }
 
-    /// Negation and complement.
+    /// Negation, complement and absolute value.
     pub fn unary(op: UnaryOp, value: Const) -> Option<Const> {
         let ty = value.ty;
         match op {
@@ -428,7 +444,11 @@ pub mod fold {
                 ty,
                 bits: value.bits ^ (1 << (ty.bits() - 1)),
             }),
-            UnaryOp::Neg => Some(int(ty, -to_int(value))),
+            UnaryOp::Abs if ty.is_float() => Some(Const {
+                ty,
+                bits: value.bits & !(1 << (ty.bits() - 1)),
+            }),
+            UnaryOp::Neg if ty.is_integer() => Some(int(ty, -to_int(value))),
             UnaryOp::Not if ty == Scalar::Bool => Some(Const {
                 ty,
                 bits: value.bits ^ 1,
@@ -448,22 +468,26 @@ pub mod fold {
             }
             let (x, y) = (to_float(a), to_float(b));
             // f64 arithmetic on f32 operands rounds to the same f32 as f32 arithmetic (double rounding is innocuous here).
-            return match op {
-                BinaryOp::Add => Some(float(ty, x + y)),
-                BinaryOp::Sub => Some(float(ty, x - y)),
-                BinaryOp::Mul => Some(float(ty, x * y)),
-                BinaryOp::Div => Some(float(ty, x / y)),
-                _ => None,
+            let result = match op {
+                BinaryOp::Add => x + y,
+                BinaryOp::Sub => x - y,
+                BinaryOp::Mul => x * y,
+                BinaryOp::Div => x / y,
+                _ => return None,
             };
+            // Which NaN comes out is the backend's business.
+            return (!result.is_nan()).then(|| float(ty, result));
         }
         let (x, y) = (to_int(a), to_int(b));
         let count = (y as u64 & u64::from(ty.bits().max(8) - 1)) as u32;
         let value = match op {
             BinaryOp::Add => x + y,
             BinaryOp::Sub => x - y,
-            BinaryOp::Mul => x.checked_mul(y)?,
-            BinaryOp::Div if y != 0 => x / y,
-            BinaryOp::Rem if y != 0 => x % y,
+            // The low 64 bits of the product are right even if 128 do not hold it.
+            BinaryOp::Mul => x.wrapping_mul(y),
+            BinaryOp::Div | BinaryOp::Rem if y == 0 => 0,
+            BinaryOp::Div => x / y,
+            BinaryOp::Rem => x % y,
             BinaryOp::And => x & y,
             BinaryOp::Or => x | y,
             BinaryOp::Xor => x ^ y,

@@ -586,7 +586,8 @@ pub enum Op {
         then: Block,
         otherwise: Block,
     },
-    /// Repeats `body` then `latch`; `Continue` jumps to the latch. Ends only by `Break` or `Return`.
+    /// Repeats `body` then `latch`; `Continue` in the body jumps to the latch. Ends only by `Break` (which the latch may
+    /// contain too) or `Return`.
     #[allow(missing_docs)]
     Loop {
         body: Block,

@@ -57,7 +57,7 @@ pub enum Problem {
     NoSuchPart { what: &'static str, index: u32 },
     #[error("there is no enclosing loop or scope {0}")]
     Depth(u32),
-    #[error("`continue` must name a loop, not a scope")]
+    #[error("`continue` must name a loop around it, neither a scope nor the loop of its own latch")]
     ContinueOfScope,
     #[error("an alignment must be a power of two, found {0}")]
     Alignment(u32),
@@ -238,8 +238,11 @@ impl Verifier<'_> {
             Op::Loop { body, latch, .. } => {
                 self.targets.push(true);
                 self.block(body)?;
+                // The latch may leave the loop, but not continue it.
                 self.targets.pop();
+                self.targets.push(false);
                 self.block(latch)?;
+                self.targets.pop();
             }
             Op::Scope { body } => {
                 self.targets.push(false);

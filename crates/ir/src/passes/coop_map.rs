@@ -695,12 +695,11 @@ impl Walk<'_, '_> {
                 });
                 let mut inside = assigned.clone();
                 let body = self.nested(body, &mut inside)?;
-                let exit = self.exits.pop();
-                let (at_break, at_continue) =
-                    exit.map_or((None, None), |exit| (exit.at_break, exit.at_continue));
-                meet(&mut inside, at_continue);
+                if let Some(exit) = self.exits.last_mut() {
+                    meet(&mut inside, exit.at_continue.take());
+                }
                 let latch = self.nested(latch, &mut inside)?;
-                *assigned = at_break;
+                *assigned = self.exits.pop().and_then(|exit| exit.at_break);
                 push(Op::Loop {
                     body,
                     latch,

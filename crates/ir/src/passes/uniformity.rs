@@ -305,8 +305,8 @@ impl<'a> Analysis<'a> {
                 // Lanes that return in one iteration are missing in the next.
                 self.returned = self.returned.max(self.loop_returns[index]);
                 let body = self.block(body, Uniformity::Dispatch);
-                self.targets.pop();
                 self.block(latch, Uniformity::Dispatch);
+                self.targets.pop();
                 self.stack.pop();
                 let exit = self.nodes[node as usize].divergence;
                 if self.returned > self.loop_returns[index] {

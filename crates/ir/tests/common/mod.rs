@@ -1,0 +1,4 @@
+//! What the tests of passes share.
+
+pub mod interpreter;
+pub mod random;
