@@ -19,14 +19,14 @@ fn best(mut work: impl FnMut()) -> f64 {
     let once = start.elapsed().as_secs_f64();
     let repeat = (2e-3 / once).ceil().max(1.0) as usize;
     let runs = if once > 0.05 { 3 } else { 12 };
-    if once > 0.05 {
-        if let Some(start) = processor_seconds() {
-            for _ in 0..runs {
-                work();
-            }
-            let spent = processor_seconds().unwrap_or(start) - start;
-            return spent / runs as f64;
+    if once > 0.05
+        && let Some(start) = processor_seconds()
+    {
+        for _ in 0..runs {
+            work();
         }
+        let spent = processor_seconds().unwrap_or(start) - start;
+        return spent / runs as f64;
     }
     (0..runs)
         .map(|_| {

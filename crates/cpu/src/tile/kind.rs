@@ -63,14 +63,10 @@ pub enum Accumulation {
 /// A way to compute a product, chosen from the two operands' formats. Equal ways accept each other's packed operands.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Product {
-    /// The instruction set.
-    pub path: TilePath,
-    /// What the left operand is packed as.
-    pub left: Lane,
-    /// What the right operand is packed as.
-    pub right: Lane,
-    /// What the sums are kept in.
-    pub accumulation: Accumulation,
+    pub(crate) path: TilePath,
+    pub(crate) left: Lane,
+    pub(crate) right: Lane,
+    pub(crate) accumulation: Accumulation,
 }
 
 impl Product {
@@ -129,8 +125,28 @@ impl Product {
         })
     }
 
-    /// The strict `f32` way on a path, which takes every supported format.
-    pub fn widened(path: TilePath) -> Product {
+    /// The instruction set.
+    pub fn path(&self) -> TilePath {
+        self.path
+    }
+
+    /// What the left operand is packed as. A packed left operand serves every product with the same path and lane.
+    pub fn left_lane(&self) -> Lane {
+        self.left
+    }
+
+    /// What the right operand is packed as.
+    pub fn right_lane(&self) -> Lane {
+        self.right
+    }
+
+    /// What the sums are kept in.
+    pub fn accumulation(&self) -> Accumulation {
+        self.accumulation
+    }
+
+    /// The strict `f32` way on a path that the machine has, which takes every supported format.
+    pub(crate) fn widened(path: TilePath) -> Product {
         Product {
             path,
             left: Lane::F32,

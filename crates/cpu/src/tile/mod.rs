@@ -25,6 +25,7 @@ mod kind;
 mod pack;
 mod path;
 mod product;
+pub mod vector;
 mod view;
 mod widen;
 
@@ -105,6 +106,12 @@ pub enum TileError {
         stride: usize,
         /// Elements there are.
         have: usize,
+    },
+    /// Sums of integers were to be stored as something else than 32-bit integers.
+    #[error("sums of integers are stored as i32 or u32, not as {format}")]
+    DestinationFormat {
+        /// The format asked for.
+        format: ElementFormat,
     },
     /// A part of a product lies outside it, or its first column is not a multiple of the panel width.
     #[error(

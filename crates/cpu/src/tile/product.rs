@@ -124,7 +124,7 @@ pub fn multiply_part<'a>(
         || rows.end > l.across
         || cols.start > cols.end
         || cols.end > r.across
-        || cols.start % width != 0
+        || !cols.start.is_multiple_of(width)
     {
         return Err(TileError::BadPart { panel_width: width });
     }
