@@ -949,6 +949,8 @@ pub struct MemberInit {
 }
 
 /// The body of a function.
+// Most functions have one: boxing it would gain nothing.
+#[allow(clippy::large_enum_variant)]
 #[derive(Clone, Debug, PartialEq)]
 pub enum Body {
     /// A declaration only.

@@ -342,11 +342,11 @@ impl Lexer<'_> {
 ///
 /// # Errors
 /// A diagnostic when the digits or the suffix are not valid, or an integer needs more than 64 bits.
-pub fn number(text: &str, span: Span) -> Result<ExprKind, Diagnostic> {
+pub fn number(text: &str, span: Span) -> Result<ExprKind, Box<Diagnostic>> {
     let clean: String = text.chars().filter(|c| *c != '\'').collect();
     let lower = clean.to_ascii_lowercase();
     let bad = |why: String| {
-        Diagnostic::error("E0203", format!("invalid number '{text}'"), span).label(why)
+        Box::new(Diagnostic::error("E0203", format!("invalid number '{text}'"), span).label(why))
     };
     if let Some(digits) = lower.strip_prefix("0x") {
         if digits.contains(['.', 'p']) {
@@ -394,8 +394,8 @@ pub fn number(text: &str, span: Span) -> Result<ExprKind, Diagnostic> {
 fn integer(
     text: &str,
     radix: u32,
-    bad: &dyn Fn(String) -> Diagnostic,
-) -> Result<ExprKind, Diagnostic> {
+    bad: &dyn Fn(String) -> Box<Diagnostic>,
+) -> Result<ExprKind, Box<Diagnostic>> {
     let end = text
         .find(|c: char| !c.is_digit(radix))
         .unwrap_or(text.len());
@@ -457,11 +457,11 @@ pub fn unescape(spelling: &str) -> String {
     let mut out = String::with_capacity(body.len());
     let mut chars = body.chars().peekable();
     while let Some(c) = chars.next() {
-        if c == '\\' {
-            escape(&mut chars).map(|v| out.push(char::from_u32(v).unwrap_or('\u{fffd}')))
-        } else {
-            Some(out.push(c))
-        };
+        if c != '\\' {
+            out.push(c);
+        } else if let Some(value) = escape(&mut chars) {
+            out.push(char::from_u32(value).unwrap_or('\u{fffd}'));
+        }
     }
     out
 }

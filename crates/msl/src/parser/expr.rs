@@ -80,8 +80,8 @@ impl Parser<'_> {
         let left = self.conditional()?;
         let result = match self.punct().and_then(assign_op) {
             Some(op)
-                if !self.nth_is(1, Punct::Ellipsis)
-                    && !(self.no_gt && self.at(Punct::ShrAssign)) =>
+                if !(self.nth_is(1, Punct::Ellipsis)
+                    || self.no_gt && self.at(Punct::ShrAssign)) =>
             {
                 self.bump();
                 let right = if self.at(Punct::LBrace) {

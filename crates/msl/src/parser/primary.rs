@@ -13,7 +13,7 @@ impl Parser<'_> {
         let start = token.span;
         let kind = match &token.kind {
             TokenKind::Number(text) => {
-                let kind = lexer::number(text, start).map_err(Box::new)?;
+                let kind = lexer::number(text, start)?;
                 self.bump();
                 kind
             }

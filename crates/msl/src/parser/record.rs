@@ -354,7 +354,7 @@ impl Parser<'_> {
             None
         };
         let defines = self.at(Punct::LBrace);
-        if !defines && !(self.at(Punct::Semi) && name.is_some()) {
+        if !(defines || self.at(Punct::Semi) && name.is_some()) {
             let Some(ident) = name else {
                 return self.expected("the name or body of the enum");
             };

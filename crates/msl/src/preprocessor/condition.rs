@@ -311,7 +311,7 @@ impl Condition<'_> {
                 Some(v) => Ok(Value::signed(i64::from(v))),
                 None => Err(self.unexpected(token)),
             },
-            TokenKind::Number(text) => match lexer::number(text, token.span).map_err(Box::new)? {
+            TokenKind::Number(text) => match lexer::number(text, token.span)? {
                 ExprKind::Int(bits, suffix) => Ok(Value {
                     bits,
                     unsigned: suffix.unsigned || bits > i64::MAX as u64,
