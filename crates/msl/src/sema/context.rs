@@ -9,10 +9,11 @@ use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use anymetal_ir::{Builder, LocalId, Location, LocationId, MathMode, MemoryId};
+use anymetal_ir::{Builder, Location, LocationId, MathMode, MemoryId};
 
-use super::library::{LibEntity, LibraryState};
+use super::library::{LibEntity, LibFunction, LibraryState};
 use super::types::*;
+use super::uses::Uses;
 use super::value::*;
 use crate::ast::{self, Name};
 use crate::diagnostics::Diagnostic;
@@ -40,20 +41,33 @@ pub enum Entity {
     Type(QualType),
     /// A class template, alias template or variable template.
     Template(TemplateId),
-    /// Functions of one name in one scope.
-    Functions(Vec<FunctionRef>),
-    /// A variable, parameter, enumerator or constant.
+    /// Functions of one name.
+    Functions(FunctionSet),
+    /// A variable or parameter, with its declared type.
+    Variable(Operand, QualType),
+    /// An enumerator or constant.
     Operand(Operand),
     /// A parameter pack of a function.
     OperandPack(Vec<Operand>),
     /// A parameter pack of a template.
     Pack(Vec<TemplateArg>),
-    /// A function of the library (with the user's functions of the same name that are visible beside it).
+    /// A type, template or constant of the library.
     Library(LibEntity),
     /// A namespace-scope declaration that is resolved when first used.
     Deferred(u32),
     /// The name of something that had an error.
     Poison,
+}
+
+/// The functions that a name denotes.
+#[derive(Clone, Debug, Default)]
+pub struct FunctionSet {
+    /// The user's (and the prelude's).
+    pub user: Vec<FunctionRef>,
+    /// The library's, and its namespace.
+    pub library: Option<(LibFunction, &'static str)>,
+    /// `f<args>`
+    pub args: Vec<TemplateArg>,
 }
 
 /// A scope around a construct.
@@ -157,7 +171,7 @@ pub struct Template {
     pub primary: TemplateDecl,
     /// Explicit and partial specialisations.
     pub specialisations: Vec<TemplateDecl>,
-    /// Out-of-class member definitions.
+    /// Deduction guides.
     pub guides: Vec<Arc<ast::FunctionDecl>>,
     /// Instances of a class template by their arguments.
     pub instances: HashMap<Vec<TemplateArg>, RecordId>,
@@ -224,6 +238,8 @@ pub struct Record {
     pub offsets: Rc<[u64]>,
     /// Its members are known.
     pub complete: bool,
+    /// Its members are being collected.
+    pub busy: bool,
 }
 
 /// An enum.
@@ -259,6 +275,8 @@ pub struct Frame {
     pub span: Span,
     /// The function, to find recursion.
     pub decl: Option<Arc<ast::FunctionDecl>>,
+    /// The class instance that it is a member of.
+    pub record: Option<RecordId>,
     /// Its call site as a location of the kernel.
     pub inlined_at: Option<LocationId>,
 }
@@ -268,11 +286,12 @@ pub struct Frame {
 pub enum Control {
     /// A loop of the source.
     Loop,
+    /// The body of a `do` loop: `continue` leaves it.
+    DoBody,
     /// The scope of a `switch`.
-    Switch {
-        /// A break was emitted.
-        used: bool,
-    },
+    Switch,
+    /// One step of an unrolled loop.
+    Unrolled,
     /// The body of an inlined function.
     Function(ReturnTarget),
 }
@@ -340,6 +359,10 @@ pub struct Sema<'a> {
     pub enums: Vec<Enum>,
     /// Closures.
     pub closures: Vec<Closure>,
+    /// Enums by declaration and scope.
+    pub enum_ids: HashMap<(usize, usize), EnumId>,
+    /// Records defined inside a type, by declaration and scope.
+    pub record_ids: HashMap<(usize, usize), RecordId>,
     /// Cells of the constant evaluator.
     pub cells: Vec<Leaf>,
     /// Errors and warnings so far.
@@ -350,6 +373,8 @@ pub struct Sema<'a> {
     pub control: Vec<Control>,
     /// The innermost scope.
     pub env: Rc<Env>,
+    /// The global scope.
+    pub global: Rc<Env>,
     /// Above 0: constant mode.
     pub const_eval: u32,
     /// Above 0: inside `decltype` or `sizeof`; what is emitted is thrown away.
@@ -374,18 +399,86 @@ pub struct Sema<'a> {
     pub files: HashMap<u32, u32>,
     /// Declarations that were lowered at least once.
     pub visited: std::collections::HashSet<usize>,
-    /// Scratch locals reused by name.
-    pub scratch: Vec<LocalId>,
     /// Out-of-class definitions of member functions, by the last segment of the qualifier and the name.
     pub out_of_class: HashMap<(Name, Name), Vec<(Arc<ast::FunctionDecl>, Rc<Env>)>>,
     /// Out-of-class definitions of static members.
     pub out_of_class_vars: HashMap<(Name, Name), (Arc<ast::VarDecl>, Rc<Env>)>,
-    /// Per function: the variables whose address is taken.
-    pub escapes: HashMap<usize, Rc<std::collections::HashSet<Name>>>,
-    /// The variables of the function being lowered whose address is taken.
-    pub address_taken: Rc<std::collections::HashSet<Name>>,
+    /// How function bodies use their variables, by body.
+    pub uses: HashMap<usize, Rc<Uses>>,
+    /// How the function being lowered uses its variables.
+    pub current_uses: Rc<Uses>,
+    /// Memory of `threadgroup` variables, by declaration and depth of inlining.
+    pub threadgroup: HashMap<((u32, u32, String), usize), MemoryId>,
+    /// Above 0: a converting constructor is being sought.
+    pub converting_depth: u32,
+    /// Expressions open around this one.
+    pub nesting: u32,
+    /// Above 0: what is lowered is checked and thrown away.
+    pub dead_code: u32,
     /// The library's own state.
     pub library: LibraryState,
+}
+
+impl<'a> Sema<'a> {
+    /// A lowering without declarations yet.
+    pub fn new(
+        name: &str,
+        options: &'a CompileOptions,
+        sources: &'a Arc<SourceMap>,
+        constants: super::kernel::FunctionConstantValues,
+    ) -> Self {
+        let global = Rc::new(Env {
+            parent: None,
+            kind: EnvKind::Namespace(NamespaceId(0)),
+        });
+        Sema {
+            builder: Builder::new(name),
+            options,
+            sources,
+            namespaces: vec![Namespace {
+                env: Some(global.clone()),
+                ..Namespace::default()
+            }],
+            deferred: Vec::new(),
+            templates: Vec::new(),
+            records: Vec::new(),
+            enums: Vec::new(),
+            closures: Vec::new(),
+            enum_ids: HashMap::new(),
+            record_ids: HashMap::new(),
+            cells: Vec::new(),
+            diagnostics: Vec::new(),
+            frames: Vec::new(),
+            control: Vec::new(),
+            env: global.clone(),
+            global,
+            const_eval: 0,
+            unevaluated: 0,
+            trial: 0,
+            const_steps: 4_000_000,
+            span: Span::default(),
+            math: if options.fast_math {
+                MathMode::Fast
+            } else {
+                MathMode::Precise
+            },
+            locations: HashMap::new(),
+            constants,
+            function_constants: Vec::new(),
+            tables: HashMap::new(),
+            files: HashMap::new(),
+            visited: std::collections::HashSet::new(),
+            out_of_class: HashMap::new(),
+            out_of_class_vars: HashMap::new(),
+            uses: HashMap::new(),
+            current_uses: Rc::default(),
+            threadgroup: HashMap::new(),
+            converting_depth: 0,
+            nesting: 0,
+            dead_code: 0,
+            library: LibraryState::default(),
+        }
+    }
 }
 
 impl Sema<'_> {

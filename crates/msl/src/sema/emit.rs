@@ -62,7 +62,17 @@ impl Sema<'_> {
             Leaf::Undef(IrType::Pointer(space)) => Ok(self
                 .builder
                 .emit(Op::NullPointer(*space), &[IrType::Pointer(*space)])),
-            Leaf::Coop(_) | Leaf::Place(_) | Leaf::Function(_) => self.err(
+            Leaf::Place(place) if matches!(place.place, Place::Memory { .. }) => {
+                let leaf = self.address_leaf(&place.clone(), self.span)?;
+                self.materialize(&leaf)
+            }
+            Leaf::Place(_) => self.err_help(
+                "E0500",
+                "the address of this variable is needed, and the variable is held in registers",
+                self.span,
+                "take its address where it is declared ('&x' in the same function), or pass it by reference",
+            ),
+            Leaf::Coop(_) | Leaf::Function(_) => self.err(
                 "E0499",
                 "this object has no value that can be stored or computed with",
                 self.span,
@@ -422,7 +432,10 @@ impl Sema<'_> {
                     return Ok(());
                 }
                 for (slot, leaf) in slots.iter().zip(&value.leaves) {
-                    self.write_slot(slot, leaf)?;
+                    // What was never set need not be copied.
+                    if !matches!(leaf, Leaf::Undef(_)) || matches!(slot, Slot::Cell(_)) {
+                        self.write_slot(slot, leaf)?;
+                    }
                 }
             }
             Place::Memory {
@@ -495,6 +508,10 @@ impl Sema<'_> {
         let kinds = self.leaf_kinds(&value.ty)?;
         let offsets = self.leaf_offsets(&value.ty)?;
         for (first, count) in runs(&kinds, &offsets) {
+            let leaves = &value.leaves[first..first + count];
+            if leaves.iter().all(|leaf| matches!(leaf, Leaf::Undef(_))) {
+                continue;
+            }
             let mut values = Vec::with_capacity(count);
             for leaf in &value.leaves[first..first + count] {
                 values.push(self.materialize(leaf)?);

@@ -177,12 +177,23 @@ impl LValue {
         }
     }
 
+    /// A constant object whose contents are known: it can be a table in `constant` memory.
+    pub fn is_known(&self) -> bool {
+        self.is_const
+            && matches!(&self.place, Place::Slots(slots) if slots
+                .iter()
+                .all(|slot| matches!(slot, Slot::Fixed(Leaf::Const(_)))))
+    }
+
     /// The address space.
     pub fn space(&self) -> Space {
         match &self.place {
             Place::Memory { space, .. } => *space,
             Place::Swizzle { base, .. } | Place::VectorElement { base, .. } => base.space(),
             Place::TensorElement { tensor, .. } => tensor.space,
+            Place::Slots(_) if matches!(self.ty, Type::Array(..)) && self.is_known() => {
+                Space::Constant
+            }
             Place::Slots(_) | Place::CoopElement { .. } => Space::Thread,
         }
     }

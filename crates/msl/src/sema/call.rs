@@ -1,0 +1,1261 @@
+//! Calls: overload resolution, parameters, inlining of bodies.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use anymetal_ir::{MathMode, Op};
+
+use super::context::*;
+use super::convert::Rank;
+use super::library::{self, Call};
+use super::tyres::{has_auto, space_of};
+use super::types::*;
+use super::uses::Uses;
+use super::value::*;
+use crate::ast::{self, Body, Expr, ExprKind, StmtKind};
+use crate::source::Span;
+
+/// Frames that may be open at once.
+const MAX_DEPTH: usize = 200;
+
+impl Sema<'_> {
+    /// Evaluates the arguments of a call; packs are expanded.
+    pub fn args(&mut self, args: &[Expr]) -> Res<Vec<Arg>> {
+        let mut out = Vec::with_capacity(args.len());
+        for e in args {
+            if let ExprKind::PackExpansion(pattern) = &e.kind {
+                self.expand(pattern, e.span, |s, pattern| {
+                    let arg = s.arg(pattern)?;
+                    out.push(arg);
+                    Ok(())
+                })?;
+            } else if let ExprKind::Path(path) = &e.kind
+                && let Some(ident) = path.as_ident()
+                && let Ok(Some(Entity::OperandPack(items))) = self.lookup(&ident.name, ident.span)
+            {
+                // The pattern of an expansion that is already at one element binds it as a variable.
+                out.extend(items.into_iter().map(|o| Arg::Operand(o, e.span)));
+            } else {
+                out.push(self.arg(e)?);
+            }
+        }
+        Ok(out)
+    }
+
+    /// Evaluates one argument.
+    pub fn arg(&mut self, e: &Expr) -> Res<Arg> {
+        match &e.kind {
+            ExprKind::InitList(items) => {
+                let mut list = Vec::with_capacity(items.len());
+                for item in items {
+                    let name = match &item.designator {
+                        None => None,
+                        Some(ast::Designator::Field(ident)) => Some(ident.name.clone()),
+                        Some(ast::Designator::Index(index)) => {
+                            return self.err(
+                                "E0481",
+                                "array designators are not supported",
+                                index.span,
+                            );
+                        }
+                    };
+                    if let ExprKind::PackExpansion(pattern) = &item.value.kind {
+                        self.expand(pattern, item.value.span, |s, pattern| {
+                            let arg = s.arg(pattern)?;
+                            list.push((None, arg));
+                            Ok(())
+                        })?;
+                    } else {
+                        list.push((name, self.arg(&item.value)?));
+                    }
+                }
+                Ok(Arg::List(list, e.span))
+            }
+            _ => Ok(Arg::Operand(self.expr(e)?, e.span)),
+        }
+    }
+
+    /// Is the function viable for the arguments? Its template arguments and the ranks of the conversions.
+    pub fn viable(
+        &mut self,
+        f: &FunctionRef,
+        args: &[Arg],
+        this: Option<&LValue>,
+    ) -> Option<(Vec<TemplateArg>, Vec<Rank>)> {
+        let given = f.args.clone();
+        self.viable_with(f, &given, args, this)
+    }
+
+    fn viable_with(
+        &mut self,
+        f: &FunctionRef,
+        explicit: &[TemplateArg],
+        args: &[Arg],
+        this: Option<&LValue>,
+    ) -> Option<(Vec<TemplateArg>, Vec<Rank>)> {
+        let params = &f.decl.params;
+        let variadic = params.last().is_some_and(|p| p.is_pack);
+        let required = params
+            .iter()
+            .filter(|p| p.default.is_none() && !p.is_pack)
+            .count();
+        if args.len() < required || (args.len() > params.len() && !variadic) {
+            return None;
+        }
+        let template_args = match &f.decl.template {
+            Some(header) if !header.params.is_empty() => self.deduce_call(f, explicit, args)?,
+            _ if !explicit.is_empty() => return None,
+            _ => Vec::new(),
+        };
+        let mut ranks = Vec::with_capacity(args.len() + 1);
+        ranks.push(self.rank_this(f, this)?);
+        let env = match &f.decl.template {
+            Some(header) => self.template_env(&f.env.clone(), header, &template_args),
+            None => f.env.clone(),
+        };
+        let ok = self.attempt(|s| {
+            s.within(env, |s| {
+                for (i, arg) in args.iter().enumerate() {
+                    let param = params.get(i).or(params.last());
+                    let Some(param) = param else {
+                        return Err(Fail::Reported);
+                    };
+                    ranks.push(s.rank_param(param, arg, i >= params.len() - 1)?);
+                }
+                if let Some(header) = &f.decl.template
+                    && let Some(e) = &header.requires
+                    && s.constant_expr(e)?.as_int() == Some(0)
+                {
+                    return Err(Fail::Reported);
+                }
+                if f.decl.template.is_some() && depends(&f.decl.ret) {
+                    s.resolve_type(&f.decl.ret)?;
+                }
+                Ok(())
+            })
+        });
+        ok.map(|()| (template_args, ranks))
+    }
+
+    fn rank_this(&mut self, f: &FunctionRef, this: Option<&LValue>) -> Option<Rank> {
+        let is_member = f.record.is_some()
+            && !f.decl.specs.is_static
+            && !matches!(f.decl.kind, ast::FunctionKind::Constructor);
+        let (true, Some(this)) = (is_member, this) else {
+            return Some(0);
+        };
+        if this.is_const
+            && !f.decl.this_quals.is_const
+            && f.decl.this_quals.space.map(|s| s.0) != Some(ast::AddressSpace::Constant)
+            && this.space() != Space::Constant
+        {
+            return None;
+        }
+        let wanted = f
+            .decl
+            .this_quals
+            .space
+            .map_or(Space::Thread, |(s, _)| space_of(s));
+        let mut r = u32::from(this.is_const != f.decl.this_quals.is_const);
+        if wanted != this.space() {
+            // Metal refuses this where an overload is missing; here the one that is there is taken.
+            if f.decl.this_quals.space.is_some() {
+                return None;
+            }
+            r += 40;
+        }
+        Some(r)
+    }
+
+    fn rank_param(&mut self, param: &ast::Param, arg: &Arg, last: bool) -> Res<Rank> {
+        if has_auto(&param.ty) {
+            let Arg::Operand(operand, _) = arg else {
+                return Err(Fail::Reported);
+            };
+            let t = self.deduce_auto(&param.ty, operand)?;
+            return self.rank(arg, &t).map(|r| r + 1).ok_or(Fail::Reported);
+        }
+        if param.is_pack && last {
+            // The element types were deduced from the arguments themselves.
+            return Ok(1);
+        }
+        let t = self.param_type(&param.ty)?;
+        self.rank(arg, &t).ok_or(Fail::Reported)
+    }
+
+    /// A parameter's type: arrays and functions decay.
+    pub fn param_type(&mut self, ty: &ast::Ty) -> Res<QualType> {
+        let t = self.resolve_type(ty)?;
+        Ok(match &t.ty {
+            Type::Array(element, _) if !t.is_reference() => {
+                let mut pointee = (**element).clone();
+                pointee.space = t.space.or(pointee.space);
+                pointee.is_const |= t.is_const;
+                super::tyres::pointer_to(pointee).into()
+            }
+            _ => t,
+        })
+    }
+
+    /// Chooses among overloads.
+    pub fn choose(
+        &mut self,
+        candidates: &[FunctionRef],
+        args: &[Arg],
+        explicit: &[TemplateArg],
+        this: Option<&LValue>,
+        what: &str,
+        span: Span,
+    ) -> Res<(FunctionRef, Vec<TemplateArg>)> {
+        match self.best(candidates, args, explicit, this)? {
+            Some((f, template_args, _)) => Ok((f, template_args)),
+            None => self.no_match(candidates, args, explicit, this, what, span),
+        }
+    }
+
+    fn best(
+        &mut self,
+        candidates: &[FunctionRef],
+        args: &[Arg],
+        explicit: &[TemplateArg],
+        this: Option<&LValue>,
+    ) -> Res<Option<(FunctionRef, Vec<TemplateArg>, Vec<Rank>)>> {
+        let mut best: Option<(FunctionRef, Vec<TemplateArg>, Vec<Rank>)> = None;
+        for f in candidates {
+            if is_specialisation(f) {
+                continue;
+            }
+            let given = if explicit.is_empty() {
+                f.args.clone()
+            } else {
+                explicit.to_vec()
+            };
+            let Some((template_args, ranks)) = self.viable_with(f, &given, args, this) else {
+                continue;
+            };
+            let better = match &best {
+                None => true,
+                Some((g, _, other)) => is_better(f, &ranks, g, other),
+            };
+            if better {
+                best = Some((f.clone(), template_args, ranks));
+            }
+        }
+        let Some((f, template_args, ranks)) = best else {
+            return Ok(None);
+        };
+        if f.decl.template.is_some()
+            && let Some(spec) = self.specialisation(&f, candidates, &template_args, args)
+        {
+            return Ok(Some((spec, Vec::new(), ranks)));
+        }
+        Ok(Some((f, template_args, ranks)))
+    }
+
+    /// An explicit specialisation of a function template for these arguments.
+    fn specialisation(
+        &mut self,
+        f: &FunctionRef,
+        candidates: &[FunctionRef],
+        template_args: &[TemplateArg],
+        args: &[Arg],
+    ) -> Option<FunctionRef> {
+        for spec in candidates.iter().filter(|g| is_specialisation(g)) {
+            if spec.decl.params.len() != f.decl.params.len() {
+                continue;
+            }
+            let env = spec.env.clone();
+            let patterns = spec.decl.spec_args.clone().unwrap_or_default();
+            let Some(own) = self.attempt(|s| s.within(env.clone(), |s| s.template_args(&patterns)))
+            else {
+                continue;
+            };
+            if !own.iter().zip(template_args).all(|(a, b)| a == b) {
+                continue;
+            }
+            // What the arguments leave open, the parameter types decide.
+            let fits = self.attempt(|s| {
+                s.within(env, |s| {
+                    for (param, arg) in spec.decl.params.iter().zip(args) {
+                        let t = s.param_type(&param.ty)?;
+                        if s.rank(arg, &t).is_none_or(|r| r > super::convert::QUALIFY) {
+                            return Err(Fail::Reported);
+                        }
+                    }
+                    Ok(())
+                })
+            });
+            if fits.is_some() || own.len() == template_args.len() {
+                let mut spec = spec.clone();
+                spec.args = Vec::new();
+                return Some(spec);
+            }
+        }
+        None
+    }
+
+    fn no_match<T>(
+        &mut self,
+        candidates: &[FunctionRef],
+        args: &[Arg],
+        explicit: &[TemplateArg],
+        this: Option<&LValue>,
+        what: &str,
+        span: Span,
+    ) -> Res<T> {
+        let types = self.args_types(args);
+        let mut d = self.diagnostic(
+            "E0482",
+            format!("no '{what}' takes the arguments {types}"),
+            span,
+        );
+        if let [f] = candidates {
+            if let Some(reason) = self.why_not(f, args, explicit, this) {
+                d = d.note(reason);
+            }
+            d = d.secondary(f.decl.span, "declared here");
+        } else {
+            for f in candidates.iter().take(4) {
+                d = d.secondary(f.decl.span, "candidate");
+            }
+        }
+        Err(Fail::Error(Box::new(d)))
+    }
+
+    fn why_not(
+        &mut self,
+        f: &FunctionRef,
+        args: &[Arg],
+        explicit: &[TemplateArg],
+        this: Option<&LValue>,
+    ) -> Option<String> {
+        let params = &f.decl.params;
+        let required = params
+            .iter()
+            .filter(|p| p.default.is_none() && !p.is_pack)
+            .count();
+        let variadic = params.last().is_some_and(|p| p.is_pack);
+        if args.len() < required || (args.len() > params.len() && !variadic) {
+            return Some(if required == params.len() {
+                format!("it takes {required} arguments, not {}", args.len())
+            } else {
+                format!(
+                    "it takes {required} to {} arguments, not {}",
+                    params.len(),
+                    args.len()
+                )
+            });
+        }
+        let mut env = f.env.clone();
+        if let Some(header) = &f.decl.template
+            && !header.params.is_empty()
+        {
+            match self.deduce_call(f, explicit, args) {
+                Some(own) => env = self.template_env(&env, header, &own),
+                None => return Some("its template arguments cannot be deduced".into()),
+            }
+        }
+        if self.rank_this(f, this).is_none() {
+            return Some("the object is 'const' or in another address space, and the function is not".into());
+        }
+        for (i, (param, arg)) in params.iter().zip(args).enumerate() {
+            if has_auto(&param.ty) || param.is_pack {
+                continue;
+            }
+            let t = self.attempt(|s| s.within(env.clone(), |s| s.param_type(&param.ty)))?;
+            if self.rank(arg, &t).is_none() {
+                return Some(format!(
+                    "argument {} does not convert to '{}'",
+                    i + 1,
+                    self.qual_name(&t)
+                ));
+            }
+        }
+        None
+    }
+
+    /// Calls one of a set of functions.
+    pub fn call_set(
+        &mut self,
+        set: &FunctionSet,
+        name: &str,
+        args: Vec<Arg>,
+        this: Option<LValue>,
+        span: Span,
+    ) -> Res<Operand> {
+        let mut user = set.user.clone();
+        if this.is_none() {
+            self.add_associated(&mut user, name, &args);
+        }
+        let found = self.best(&user, &args, &set.args, this.as_ref())?;
+        if let Some((function, namespace)) = set.library {
+            let exact = found
+                .as_ref()
+                .is_some_and(|(_, _, ranks)| ranks.iter().all(|r| *r < super::convert::PROMOTE));
+            if !exact {
+                let former = self.at(span);
+                let math = self.math;
+                match namespace {
+                    "metal::fast" => self.math = MathMode::Fast,
+                    "metal::precise" => self.math = MathMode::Precise,
+                    _ => {}
+                }
+                let result = function(
+                    self,
+                    &Call {
+                        name,
+                        namespace,
+                        span,
+                        template_args: &set.args,
+                        args: &args,
+                    },
+                );
+                self.math = math;
+                self.at(former);
+                match (result, found) {
+                    (Err(_), Some((f, template_args, _))) => {
+                        return self.inline_call(&f, &template_args, this, args, span);
+                    }
+                    (result, _) => return result,
+                }
+            }
+        }
+        match found {
+            Some((f, template_args, _)) => self.inline_call(&f, &template_args, this, args, span),
+            None => self.no_match(&user, &args, &set.args, this.as_ref(), name, span),
+        }
+    }
+
+    /// Adds the functions of a name in the namespaces of the arguments' classes.
+    pub fn add_associated(&mut self, user: &mut Vec<FunctionRef>, name: &str, args: &[Arg]) {
+        for arg in args {
+            let Some(operand) = arg.operand() else {
+                continue;
+            };
+            let mut env = match operand.ty() {
+                Type::Record(id) => Some(self.records[id.index()].env.clone()),
+                _ => None,
+            };
+            while let Some(e) = env {
+                if let EnvKind::Namespace(ns) = e.kind {
+                    if let Some(list) = self.namespaces[ns.index()].names.get(name) {
+                        for entity in list {
+                            if let Entity::Functions(set) = entity {
+                                for f in &set.user {
+                                    if !user.contains(f) {
+                                        user.push(f.clone());
+                                    }
+                                }
+                            }
+                        }
+                    }
+                    break;
+                }
+                env = e.parent.clone();
+            }
+        }
+    }
+
+    /// Binds a reference parameter or variable to an argument.
+    pub fn bind_reference(&mut self, ty: &QualType, arg: &Arg, span: Span) -> Res<LValue> {
+        if let Arg::Operand(Operand::Place(place), _) = arg {
+            let wanted = ty.space_or_thread();
+            let same_space =
+                super::convert::known_space(place, wanted) == wanted || ty.space.is_none();
+            if same_space && place.ty == ty.ty {
+                if place.is_const && !ty.is_const && place.space() != Space::Constant {
+                    let name = self.qual_name(ty);
+                    return self.err(
+                        "E0483",
+                        format!("'{name}' cannot be bound to a 'const' object"),
+                        span,
+                    );
+                }
+                let mut place = place.clone();
+                place.is_const |= ty.is_const;
+                return Ok(place);
+            }
+            if same_space
+                && let Type::Record(base) = ty.ty
+                && self.derives(&place.ty.clone(), base)
+                && let Some(mut part) = self.upcast(&place.clone(), base)?
+            {
+                part.is_const |= ty.is_const;
+                return Ok(part);
+            }
+            if place.ty == ty.ty && place.space() != wanted && !ty.is_const {
+                return self.err(
+                    "E0484",
+                    format!(
+                        "a reference to '{wanted}' memory cannot be bound to an object in '{}' memory",
+                        place.space()
+                    ),
+                    span,
+                );
+            }
+        }
+        if ty.reference == Reference::Lvalue && !ty.is_const {
+            let what = match arg {
+                Arg::Operand(operand, _) => format!(
+                    "{} of type '{}'",
+                    match operand {
+                        Operand::Place(_) => "an object",
+                        Operand::Value(_) => "a temporary",
+                    },
+                    self.type_name(operand.ty())
+                ),
+                Arg::List(..) => "a braced list".into(),
+            };
+            return self.err_help(
+                "E0485",
+                format!("'{}' cannot be bound to {what}", self.qual_name(ty)),
+                span,
+                "store it in a variable first",
+            );
+        }
+        let value = self.init(&ty.ty, arg, span)?;
+        if ty.reference == Reference::Rvalue {
+            return self.new_variable("temporary", &ty.ty, value, false);
+        }
+        let mut place = self.place_of(value.into())?;
+        place.is_const = ty.is_const;
+        if self.const_eval == 0 && self.needs_memory(&place.ty)? {
+            place = self.in_memory(place, span)?;
+        }
+        Ok(place)
+    }
+
+    /// A new variable with a value.
+    pub fn new_variable(
+        &mut self,
+        name: &str,
+        ty: &Type,
+        value: Value,
+        address_taken: bool,
+    ) -> Res<LValue> {
+        let kinds = self.leaf_kinds(ty)?;
+        if self.const_eval > 0 {
+            let slots = value
+                .leaves
+                .into_iter()
+                .zip(kinds.iter())
+                .map(|(leaf, kind)| match kind {
+                    LeafKind::Value(_) => Slot::Cell(self.cell(leaf)),
+                    _ => Slot::Fixed(leaf),
+                })
+                .collect();
+            return Ok(slots_place(ty, slots));
+        }
+        let storable = kinds.iter().all(|k| matches!(k, LeafKind::Value(_)));
+        let forced = address_taken && !kinds.is_empty() && storable;
+        if forced || self.needs_memory(ty)? {
+            let place = self.new_memory(name, ty, Space::Thread, 0)?;
+            self.store(&place, &value)?;
+            return Ok(place);
+        }
+        let mut slots = Vec::with_capacity(kinds.len());
+        for (i, (leaf, kind)) in value.leaves.iter().zip(kinds.iter()).enumerate() {
+            slots.push(match kind {
+                LeafKind::Value(_) if matches!(leaf, Leaf::Place(_)) => Slot::Fixed(leaf.clone()),
+                LeafKind::Value(ir) => {
+                    let name = if kinds.len() == 1 {
+                        name.to_string()
+                    } else {
+                        format!("{name}.{i}")
+                    };
+                    let local = self.builder.local(name, *ir);
+                    if !matches!(leaf, Leaf::Undef(_)) {
+                        let v = self.materialize(leaf)?;
+                        self.builder.set(local, v);
+                    }
+                    Slot::Local(local)
+                }
+                _ => Slot::Fixed(leaf.clone()),
+            });
+        }
+        Ok(slots_place(ty, slots))
+    }
+
+    /// A variable that never changes.
+    pub fn fixed_variable(&mut self, ty: &Type, value: Value) -> LValue {
+        let mut place = slots_place(ty, value.leaves.into_iter().map(Slot::Fixed).collect());
+        place.is_const = true;
+        place
+    }
+
+    /// The uses of the variables of a body, computed once.
+    pub fn uses_of(&mut self, body: &ast::Stmt) -> Rc<Uses> {
+        let key = std::ptr::from_ref(body) as usize;
+        if let Some(uses) = self.uses.get(&key) {
+            return uses.clone();
+        }
+        let uses = Rc::new(Uses::of(body));
+        self.uses.insert(key, uses.clone());
+        uses
+    }
+
+    /// Opens a function: binds template and value parameters, runs `f` inside, returns the scope.
+    pub fn enter_function(
+        &mut self,
+        f: &FunctionRef,
+        template_args: &[TemplateArg],
+        this: Option<LValue>,
+        args: Vec<Arg>,
+        span: Span,
+        inside: impl FnOnce(&mut Self) -> Res<()>,
+    ) -> Res<Rc<Env>> {
+        let env = self.function_env(f, template_args, this);
+        let uses = match &f.decl.body {
+            Body::Block(body) => self.uses_of(body),
+            _ => Rc::default(),
+        };
+        self.push_frame(f, template_args, span)?;
+        let former_uses = std::mem::replace(&mut self.current_uses, uses);
+        let former = self.span;
+        let result = self.within(env.clone(), |s| {
+            s.bind_params(&f.decl.params, args, &env, span)?;
+            inside(s)
+        });
+        self.current_uses = former_uses;
+        self.frames.pop();
+        self.span = former;
+        if self.const_eval == 0 {
+            self.locate();
+        }
+        result.map(|()| env)
+    }
+
+    fn function_env(
+        &mut self,
+        f: &FunctionRef,
+        template_args: &[TemplateArg],
+        this: Option<LValue>,
+    ) -> Rc<Env> {
+        let mut env = f.env.clone();
+        if let Some(this) = this {
+            env = Env::of(&env, EnvKind::This(Box::new(this)));
+        }
+        if let Some(header) = &f.decl.template {
+            env = self.template_env(&env, header, template_args);
+        }
+        Env::names(&env)
+    }
+
+    fn push_frame(
+        &mut self,
+        f: &FunctionRef,
+        template_args: &[TemplateArg],
+        span: Span,
+    ) -> Res<()> {
+        let limit = if self.const_eval > 0 { 400 } else { MAX_DEPTH };
+        let name = match f.record {
+            Some(id) => format!("{}::{}", self.records[id.index()].name, f.decl.name.name),
+            None => f.decl.name.name.to_string(),
+        };
+        let recursive = self.const_eval == 0
+            && f.decl.template.as_ref().is_none_or(|t| t.params.is_empty())
+            && self.frames.iter().any(|frame| {
+                frame.record == f.record
+                    && frame.decl.as_ref().is_some_and(|d| Arc::ptr_eq(d, &f.decl))
+            });
+        if recursive {
+            return self.err(
+                "E0486",
+                format!("'{name}' calls itself: recursion is not supported in Metal"),
+                span,
+            );
+        }
+        if self.frames.len() >= limit {
+            return self.err(
+                "E0486",
+                format!("calls are nested more than {limit} deep at '{name}'"),
+                span,
+            );
+        }
+        let what = if template_args.is_empty() {
+            name
+        } else {
+            format!("{name}{}", self.args_name(template_args))
+        };
+        self.span = span;
+        let inlined_at = if self.const_eval == 0 {
+            self.locate();
+            Some(self.builder.location())
+        } else {
+            None
+        };
+        self.frames.push(Frame {
+            what,
+            span,
+            decl: Some(f.decl.clone()),
+            record: f.record,
+            inlined_at,
+        });
+        Ok(())
+    }
+
+    /// Binds parameters in a scope.
+    pub fn bind_params(
+        &mut self,
+        params: &[ast::Param],
+        args: Vec<Arg>,
+        env: &Rc<Env>,
+        span: Span,
+    ) -> Res<()> {
+        let mut args = args.into_iter();
+        for param in params {
+            if param.is_pack {
+                let mut items = Vec::new();
+                for arg in args.by_ref() {
+                    items.push(self.bind_pack_item(param, arg, items.len(), span)?);
+                }
+                if let Some(name) = &param.name {
+                    env.bind(name.name.clone(), Entity::OperandPack(items));
+                }
+                continue;
+            }
+            let arg = match (args.next(), &param.default) {
+                (Some(arg), _) => arg,
+                (None, Some(default)) => self.arg(default)?,
+                (None, None) => return self.err("E0487", "too few arguments", span),
+            };
+            let (place, declared) = self.bind_param(param, arg, span)?;
+            if let Some(name) = &param.name {
+                env.bind(
+                    name.name.clone(),
+                    Entity::Variable(Operand::Place(place), declared),
+                );
+            }
+        }
+        if args.next().is_some() {
+            return self.err("E0487", "too many arguments", span);
+        }
+        Ok(())
+    }
+
+    fn bind_param(
+        &mut self,
+        param: &ast::Param,
+        arg: Arg,
+        span: Span,
+    ) -> Res<(LValue, QualType)> {
+        let ty = if has_auto(&param.ty) {
+            match &arg {
+                Arg::Operand(operand, _) => self.deduce_auto(&param.ty, operand)?,
+                Arg::List(..) => {
+                    return self.err("E0447", "'auto' cannot be deduced from a braced list", span);
+                }
+            }
+        } else {
+            self.param_type(&param.ty)?
+        };
+        let at = arg.span();
+        if ty.is_reference() {
+            let place = self.bind_reference(&ty, &arg, at)?;
+            return Ok((place, ty));
+        }
+        let value = self.init(&ty.ty, &arg, at)?;
+        let name = param.name.as_ref().map(|n| &n.name);
+        let uses = self.current_uses.clone();
+        let taken = name.is_some_and(|n| uses.address_taken.contains(n));
+        let assigned = name.is_some_and(|n| uses.assigned.contains(n));
+        let fixed = !taken
+            && (ty.is_const || (!assigned && is_bundle(&ty.ty)))
+            && !self.needs_memory(&ty.ty)?;
+        let mut place = if fixed {
+            self.fixed_variable(&ty.ty, value)
+        } else {
+            self.new_variable(name.map_or("parameter", |n| n), &ty.ty, value, taken)?
+        };
+        place.is_const = ty.is_const;
+        Ok((place, ty))
+    }
+
+    /// One element of a function parameter pack: the pattern is bound with each template pack at that element.
+    fn bind_pack_item(
+        &mut self,
+        param: &ast::Param,
+        arg: Arg,
+        index: usize,
+        span: Span,
+    ) -> Res<Operand> {
+        let scope = Env::names(&self.env.clone());
+        for name in super::expr::names_in_type(&param.ty) {
+            if let Ok(Some(Entity::Pack(items))) = self.lookup(&name, span)
+                && let Some(item) = items.get(index)
+            {
+                scope.bind(name, self.entity_of(item));
+            }
+        }
+        let (place, _) = self.within(scope, |s| s.bind_param(param, arg, span))?;
+        Ok(place.into())
+    }
+
+    /// Lowers a call of a chosen function in place.
+    pub fn inline_call(
+        &mut self,
+        f: &FunctionRef,
+        template_args: &[TemplateArg],
+        this: Option<LValue>,
+        args: Vec<Arg>,
+        span: Span,
+    ) -> Res<Operand> {
+        let this = match this {
+            Some(this) if f.record.is_some() && !f.decl.specs.is_static => {
+                self.this_for(f, this)?
+            }
+            _ => None,
+        };
+        match &f.decl.body {
+            Body::Delete => {
+                return self.err(
+                    "E0476",
+                    format!("'{}' is deleted", f.decl.name.name),
+                    span,
+                );
+            }
+            Body::None if self.unevaluated == 0 => {
+                let name = &f.decl.name.name;
+                let d = self
+                    .diagnostic("E0488", format!("'{name}' is declared but not defined"), span)
+                    .secondary(f.decl.span, "declared here");
+                return Err(Fail::Error(Box::new(d)));
+            }
+            _ => {}
+        }
+        if self.unevaluated > 0 && !has_auto(&f.decl.ret) {
+            let env = self.function_env(f, template_args, this);
+            let ret = self.within(env, |s| s.resolve_type(&f.decl.ret))?;
+            return self.declared(&ret);
+        }
+        if self.const_eval == 0
+            && self.unevaluated == 0
+            && f.decl.specs.is_constexpr
+            && this.as_ref().is_none_or(is_constant_place)
+            && args.iter().all(is_constant_arg)
+        {
+            let (t, a) = (this.clone(), args.clone());
+            let folded = self.attempt(|s| {
+                s.in_const_mode(|s| {
+                    let operand = s.inline_body(f, template_args, t, a, span)?;
+                    let value = s.rvalue(operand)?;
+                    let known = value
+                        .leaves
+                        .iter()
+                        .all(|leaf| matches!(leaf, Leaf::Const(_)));
+                    if known {
+                        Ok(value)
+                    } else {
+                        Err(Fail::Reported)
+                    }
+                })
+            });
+            let keeps = !has_auto(&f.decl.ret)
+                && !matches!(f.decl.ret.kind, ast::TyKind::LRef(_) | ast::TyKind::RRef(_));
+            if let Some(value) = folded
+                && (keeps || matches!(value.ty, Type::Scalar(_) | Type::Enum(_)))
+                && value.ty != Type::Void
+            {
+                return Ok(value.into());
+            }
+        }
+        self.inline_body(f, template_args, this, args, span)
+    }
+
+    /// The result of a call of which only the type matters.
+    pub fn declared(&mut self, ret: &QualType) -> Res<Operand> {
+        if ret.is_reference() {
+            return self.declval(ret);
+        }
+        match self.undefined(&ret.ty) {
+            Ok(value) => Ok(value.into()),
+            Err(_) => Ok(Value::empty(ret.ty.clone()).into()),
+        }
+    }
+
+    /// The object as the class that declares the member.
+    fn this_for(&mut self, f: &FunctionRef, this: LValue) -> Res<Option<LValue>> {
+        match f.record {
+            Some(id) if this.ty != Type::Record(id) => {
+                if self.derives(&this.ty.clone(), id) {
+                    self.upcast(&this, id)
+                } else {
+                    Ok(Some(this))
+                }
+            }
+            _ => Ok(Some(this)),
+        }
+    }
+
+    fn inline_body(
+        &mut self,
+        f: &FunctionRef,
+        template_args: &[TemplateArg],
+        this: Option<LValue>,
+        args: Vec<Arg>,
+        span: Span,
+    ) -> Res<Operand> {
+        self.visited.insert(Arc::as_ptr(&f.decl) as usize);
+        let mut result = None;
+        let mut this = this;
+        if let Some(t) = &mut this
+            && f.decl.this_quals.is_const
+        {
+            t.is_const = true;
+        }
+        self.enter_function(f, template_args, this, args, span, |s| {
+            let ret = if has_auto(&f.decl.ret) {
+                None
+            } else if let ast::FunctionKind::Conversion(ty) = &f.decl.kind {
+                Some(s.resolve_type(ty)?)
+            } else {
+                Some(s.resolve_type(&f.decl.ret)?)
+            };
+            let Body::Block(body) = &f.decl.body else {
+                return s.err("E0488", "this function has no body", span);
+            };
+            result = Some(s.function_body(body, ret, f.decl.ret.kind_is_reference())?);
+            Ok(())
+        })?;
+        match result {
+            Some(operand) => Ok(operand),
+            None => Err(Fail::Reported),
+        }
+    }
+
+    /// Runs the body of a constructor in its open scope.
+    pub fn run_constructor_body(
+        &mut self,
+        f: &FunctionRef,
+        env: Rc<Env>,
+        this: LValue,
+        span: Span,
+    ) -> Res<()> {
+        let Body::Block(body) = &f.decl.body else {
+            return Ok(());
+        };
+        // The scope of the parameters, around a new `this`.
+        let env = Env::names(&Env::of(&env, EnvKind::This(Box::new(this))));
+        let uses = self.uses_of(body);
+        self.push_frame(f, &[], span)?;
+        let former_uses = std::mem::replace(&mut self.current_uses, uses);
+        let former = self.span;
+        let result = self.within(env, |s| {
+            s.function_body(body, Some(Type::Void.into()), false)
+        });
+        self.current_uses = former_uses;
+        self.frames.pop();
+        self.span = former;
+        if self.const_eval == 0 {
+            self.locate();
+        }
+        result.map(|_| ())
+    }
+
+    /// Lowers a function's body; the value that it returns.
+    pub fn function_body(
+        &mut self,
+        body: &ast::Stmt,
+        ret: Option<QualType>,
+        _reference: bool,
+    ) -> Res<Operand> {
+        let StmtKind::Compound(list) = &body.kind else {
+            return self.err("E0488", "this function has no body", body.span);
+        };
+        let errors = self.diagnostics.len();
+        self.control.push(Control::Function(ReturnTarget {
+            ty: ret.clone(),
+            ..ReturnTarget::default()
+        }));
+        let depth = self.control.len();
+        if self.const_eval > 0 {
+            let flow = self.statements(list);
+            self.control.truncate(depth - 1);
+            return match flow? {
+                Flow::Return(operand) => Ok(operand),
+                _ if ret.as_ref().is_none_or(|t| t.ty == Type::Void) => Ok(Operand::void()),
+                _ => self.err(
+                    "E0489",
+                    "a constant expression calls a function that returns no value",
+                    body.span,
+                ),
+            };
+        }
+        let lowered = self.block_of(|s| s.statements(list));
+        let target = match self.control.drain(depth - 1..).next() {
+            Some(Control::Function(target)) => target,
+            _ => ReturnTarget::default(),
+        };
+        let (block, flow) = lowered?;
+        if target.used {
+            self.builder.emit_void(Op::Scope { body: block });
+        } else {
+            self.builder.append(block);
+        }
+        if let Some((ty, slots)) = target.slots {
+            let mut place = slots_place(&ty, slots);
+            if let Some(QualType {
+                reference: Reference::Lvalue,
+                ..
+            }) = &ret
+                && let Type::Pointer(pointee) = &ty
+            {
+                let value = self.load(&place)?;
+                let pointer = self.materialize(&value.leaves[0])?;
+                place = self.deref(pointer, &pointee.clone())?;
+                return Ok(place.into());
+            }
+            return Ok(self.load(&place)?.into());
+        }
+        if let Some(operand) = target.value {
+            return Ok(operand);
+        }
+        match ret {
+            Some(t) if t.ty != Type::Void => {
+                if self.diagnostics.len() > errors {
+                    return Err(Fail::Reported);
+                }
+                if matches!(flow, Flow::Next) {
+                    self.warn(
+                        "W0401",
+                        "this function ends without returning a value",
+                        body.span.end(),
+                    );
+                }
+                Ok(self.undefined(&t.ty)?.into())
+            }
+            _ => Ok(Operand::void()),
+        }
+    }
+
+    /// Calls an object: a lambda, a pointer to function, an object with `operator()`.
+    pub fn call_value(&mut self, callee: Operand, args: Vec<Arg>, span: Span) -> Res<Operand> {
+        match callee.ty().clone() {
+            Type::Closure(id) => self.call_closure(id, &[], args, span),
+            Type::Overloads(set) => {
+                let set = FunctionSet {
+                    user: set.to_vec(),
+                    ..FunctionSet::default()
+                };
+                let name = set
+                    .user
+                    .first()
+                    .map_or_else(String::new, |f| f.decl.name.name.to_string());
+                let args_of = set.user.first().map(|f| f.args.clone()).unwrap_or_default();
+                let set = FunctionSet {
+                    args: args_of,
+                    ..set
+                };
+                self.call_set(&set, &name, args, None, span)
+            }
+            Type::Function(_) => {
+                let value = self.rvalue(callee)?;
+                match value.leaf() {
+                    Some(Leaf::Function(f)) => {
+                        let f = f.clone();
+                        let what = f.decl.name.name.to_string();
+                        let own = f.args.clone();
+                        let (f, template_args) =
+                            self.choose(&[f], &args, &own, None, &what, span)?;
+                        self.inline_call(&f, &template_args, None, args, span)
+                    }
+                    _ => self.err(
+                        "E0490",
+                        "the function behind this pointer is not known at compile time",
+                        span,
+                    ),
+                }
+            }
+            Type::Record(_) => self.call_member(callee, "operator()", Vec::new(), args, span),
+            Type::Object(_) => {
+                let mut operands = vec![callee];
+                for arg in &args {
+                    match arg {
+                        Arg::Operand(operand, _) => operands.push(operand.clone()),
+                        Arg::List(_, at) => {
+                            return self.err("E0491", "a braced list is not expected here", *at);
+                        }
+                    }
+                }
+                match library::operator(self, "()", &operands, span) {
+                    Some(result) => result,
+                    None => self.err("E0492", "this object cannot be called", span),
+                }
+            }
+            ty => self.err(
+                "E0492",
+                format!("'{}' cannot be called", self.type_name(&ty)),
+                span,
+            ),
+        }
+    }
+
+    /// Calls a member function by name.
+    pub fn call_member(
+        &mut self,
+        object: Operand,
+        name: &str,
+        template_args: Vec<TemplateArg>,
+        args: Vec<Arg>,
+        span: Span,
+    ) -> Res<Operand> {
+        if let Type::Record(id) = *object.ty() {
+            let this = match object {
+                Operand::Place(place) => place,
+                Operand::Value(value) => {
+                    let ty = value.ty.clone();
+                    if self.const_eval == 0 && self.needs_memory(&ty)? {
+                        self.new_variable("temporary", &ty, value, false)?
+                    } else {
+                        self.place_of(value.into())?
+                    }
+                }
+            };
+            let member = self.record_member(id, &ast::Name::from(name), Some(&this), span)?;
+            return match member {
+                Some(Entity::Functions(mut set)) => {
+                    if !template_args.is_empty() {
+                        set.args = template_args;
+                    }
+                    self.call_set(&set, name, args, Some(this), span)
+                }
+                Some(Entity::Variable(operand, _) | Entity::Operand(operand)) => {
+                    self.call_value(operand, args, span)
+                }
+                _ => self.err(
+                    "E0472",
+                    format!("'{}' has no member function '{name}'", self.type_name(&this.ty)),
+                    span,
+                ),
+            };
+        }
+        if let Type::Closure(id) = *object.ty()
+            && name == "operator()"
+        {
+            return self.call_closure(id, &template_args, args, span);
+        }
+        let former = self.at(span);
+        let result = library::call_method(
+            self,
+            &object,
+            &Call {
+                name,
+                namespace: "",
+                span,
+                template_args: &template_args,
+                args: &args,
+            },
+        );
+        self.at(former);
+        match result {
+            Some(result) => result,
+            None => self.err(
+                "E0472",
+                format!(
+                    "'{}' has no member function '{name}'",
+                    self.type_name(object.ty())
+                ),
+                span,
+            ),
+        }
+    }
+}
+
+/// A place of slots.
+pub fn slots_place(ty: &Type, slots: Vec<Slot>) -> LValue {
+    LValue {
+        ty: ty.clone(),
+        is_const: false,
+        is_volatile: false,
+        place: Place::Slots(slots),
+    }
+}
+
+/// Library objects whose parts are better kept as they are while nothing assigns them.
+pub fn is_bundle(ty: &Type) -> bool {
+    matches!(ty, Type::Object(o) if !matches!(**o, Object::CoopIterator(_) | Object::Atomic(_)))
+}
+
+fn is_specialisation(f: &FunctionRef) -> bool {
+    f.decl.template.as_ref().is_some_and(|t| t.params.is_empty())
+}
+
+fn is_constant_place(place: &LValue) -> bool {
+    match &place.place {
+        Place::Slots(slots) => slots
+            .iter()
+            .all(|slot| matches!(slot, Slot::Fixed(Leaf::Const(_)))),
+        _ => false,
+    }
+}
+
+fn is_constant_arg(arg: &Arg) -> bool {
+    match arg {
+        Arg::Operand(Operand::Value(value), _) => value
+            .leaves
+            .iter()
+            .all(|leaf| matches!(leaf, Leaf::Const(_))),
+        Arg::Operand(Operand::Place(place), _) => is_constant_place(place),
+        Arg::List(items, _) => items.iter().all(|(_, arg)| is_constant_arg(arg)),
+    }
+}
+
+/// May resolving the returned type fail (`enable_if_t<…>`, `typename T::x`)?
+fn depends(ty: &ast::Ty) -> bool {
+    match &ty.kind {
+        ast::TyKind::Path(path) => {
+            path.segments.len() > 1 || path.segments.iter().any(|s| s.args.is_some())
+        }
+        ast::TyKind::Decltype(_) => true,
+        ast::TyKind::LRef(t) | ast::TyKind::Pointer(t) => depends(t),
+        _ => false,
+    }
+}
+
+fn is_better(f: &FunctionRef, a: &[Rank], g: &FunctionRef, b: &[Rank]) -> bool {
+    let worse = a.iter().zip(b).any(|(x, y)| x > y);
+    let better = a.iter().zip(b).any(|(x, y)| x < y);
+    if better != worse {
+        return better;
+    }
+    if better && worse {
+        return a.iter().sum::<u32>() < b.iter().sum::<u32>();
+    }
+    let template = |f: &FunctionRef| {
+        f.decl.template.is_some() || f.decl.params.iter().any(|p| has_auto(&p.ty))
+    };
+    match (template(f), template(g)) {
+        (false, true) => true,
+        (true, false) => false,
+        (false, false) => false,
+        (true, true) => {
+            let score = |f: &FunctionRef| -> (u32, bool) {
+                (
+                    f.decl
+                        .params
+                        .iter()
+                        .map(|p| super::deduce::ty_speciality(&p.ty))
+                        .sum(),
+                    f.decl.template.as_ref().is_some_and(|t| t.requires.is_some()),
+                )
+            };
+            let variadic = |f: &FunctionRef| f.decl.params.last().is_some_and(|p| p.is_pack);
+            match (variadic(f), variadic(g)) {
+                (false, true) => true,
+                (true, false) => false,
+                _ => score(f) > score(g),
+            }
+        }
+    }
+}
+
+/// A helper of the tree.
+trait KindExt {
+    fn kind_is_reference(&self) -> bool;
+}
+
+impl KindExt for ast::Ty {
+    fn kind_is_reference(&self) -> bool {
+        matches!(self.kind, ast::TyKind::LRef(_) | ast::TyKind::RRef(_))
+    }
+}

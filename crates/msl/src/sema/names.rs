@@ -1,0 +1,651 @@
+//! Name lookup: scopes, namespaces, class members, paths with template arguments.
+
+use std::rc::Rc;
+
+use anymetal_formats::ElementFormat;
+use anymetal_ir::Scalar;
+
+use super::context::*;
+use super::library::{self, LibEntity};
+use super::types::*;
+use super::value::*;
+use crate::ast::{self, Name, Path, PathRoot, Segment};
+use crate::source::Span;
+
+/// A scalar, vector, matrix or format type by its name.
+pub fn builtin_type(name: &str) -> Option<Type> {
+    if let Some(scalar) = scalar_by_name(name) {
+        return Some(Type::Scalar(scalar));
+    }
+    if let Some(rest) = name.strip_prefix("packed_") {
+        let (scalar, len) = vector_name(rest)?;
+        return Some(Type::Vector {
+            scalar,
+            len,
+            packed: true,
+        });
+    }
+    if let Some((scalar, len)) = vector_name(name) {
+        return Some(Type::vector(scalar, len));
+    }
+    let bytes = name.as_bytes();
+    if bytes.len() > 3 && bytes[bytes.len() - 2] == b'x' {
+        let digit = |b: u8| (b'2'..=b'4').contains(&b).then(|| b - b'0');
+        let scalar = scalar_by_name(&name[..name.len() - 3])?;
+        let columns = digit(bytes[bytes.len() - 3])?;
+        let rows = digit(bytes[bytes.len() - 1])?;
+        return scalar.is_float().then_some(Type::Matrix {
+            scalar,
+            columns,
+            rows,
+        });
+    }
+    let format = ElementFormat::from_msl_name(name)?;
+    format.is_format_type().then_some(Type::Format(format))
+}
+
+fn vector_name(name: &str) -> Option<(Scalar, u8)> {
+    let last = name.bytes().last()?;
+    if !(b'2'..=b'4').contains(&last) {
+        return None;
+    }
+    let base = &name[..name.len() - 1];
+    if base.ends_with(|c: char| c.is_ascii_digit()) || base.ends_with("_t") {
+        return None;
+    }
+    Some((scalar_by_name(base)?, last - b'0'))
+}
+
+fn scalar_by_name(name: &str) -> Option<Scalar> {
+    Some(match name {
+        "bool" => Scalar::Bool,
+        "char" | "int8_t" | "schar" => Scalar::I8,
+        "uchar" | "uint8_t" => Scalar::U8,
+        "short" | "int16_t" => Scalar::I16,
+        "ushort" | "uint16_t" => Scalar::U16,
+        "int" | "int32_t" => Scalar::I32,
+        "uint" | "uint32_t" => Scalar::U32,
+        "long" | "int64_t" | "ptrdiff_t" | "intptr_t" => Scalar::I64,
+        "ulong" | "uint64_t" | "size_t" | "uintptr_t" => Scalar::U64,
+        "half" | "float16_t" => Scalar::F16,
+        "bfloat" => Scalar::BF16,
+        "float" => Scalar::F32,
+        _ => return None,
+    })
+}
+
+/// `vec<T, N>`
+fn vec_template(s: &mut Sema<'_>, args: &[TemplateArg], span: Span) -> Res<QualType> {
+    let (Some(TemplateArg::Type(t)), Some(TemplateArg::Value(n))) = (args.first(), args.get(1))
+    else {
+        return s.err("E0431", "'vec' takes a scalar type and a length", span);
+    };
+    match (t.ty.as_scalar(), n.as_int()) {
+        (Some(scalar), Some(len @ (1 | 2 | 3 | 4 | 8 | 16))) => {
+            Ok(Type::vector(scalar, len as u8).into())
+        }
+        (Some(_), _) => s.err(
+            "E0431",
+            format!("'vec' has no length {}", s.constant_name(n)),
+            span,
+        ),
+        _ => s.err(
+            "E0431",
+            format!("'{}' is no scalar type", s.qual_name(t)),
+            span,
+        ),
+    }
+}
+
+/// `matrix<T, C, R>`
+fn matrix_template(s: &mut Sema<'_>, args: &[TemplateArg], span: Span) -> Res<QualType> {
+    if let [
+        TemplateArg::Type(t),
+        TemplateArg::Value(c),
+        TemplateArg::Value(r),
+    ] = args
+        && let (Some(scalar), Some(columns @ 2..=4), Some(rows @ 2..=4)) =
+            (t.ty.as_scalar(), c.as_int(), r.as_int())
+    {
+        return Ok(Type::Matrix {
+            scalar,
+            columns: columns as u8,
+            rows: rows as u8,
+        }
+        .into());
+    }
+    s.err(
+        "E0431",
+        "'matrix' takes a float type, 2…4 columns and 2…4 rows",
+        span,
+    )
+}
+
+fn builtin_entity(name: &str) -> Option<Entity> {
+    if let Some(ty) = builtin_type(name) {
+        return Some(Entity::Type(ty.into()));
+    }
+    match name {
+        "vec" => Some(Entity::Library(LibEntity::Template {
+            name: "vec",
+            instantiate: vec_template,
+            deduce: None,
+        })),
+        "matrix" => Some(Entity::Library(LibEntity::Template {
+            name: "matrix",
+            instantiate: matrix_template,
+            deduce: None,
+        })),
+        "nullptr_t" => Some(Entity::Type(Type::Nullptr.into())),
+        _ => None,
+    }
+}
+
+/// Adds what one scope says about a name to what was found before.
+fn merge(found: &mut Option<Entity>, entity: Entity) {
+    match (found.as_mut(), entity) {
+        (None, entity) => *found = Some(entity),
+        (Some(Entity::Functions(a)), Entity::Functions(b)) => {
+            for f in b.user {
+                if !a.user.contains(&f) {
+                    a.user.push(f);
+                }
+            }
+            a.library = a.library.or(b.library);
+        }
+        _ => {}
+    }
+}
+
+impl Sema<'_> {
+    /// Looks an unqualified name up in the scopes around the current place.
+    pub fn lookup(&mut self, name: &Name, span: Span) -> Res<Option<Entity>> {
+        let mut this: Option<LValue> = None;
+        let mut using: Vec<NamespaceId> = Vec::new();
+        let mut env = Some(self.env.clone());
+        while let Some(e) = env {
+            match &e.kind {
+                EnvKind::Names(names) => {
+                    let hit = names
+                        .borrow()
+                        .iter()
+                        .rev()
+                        .find(|(n, _)| n == name)
+                        .map(|(_, entity)| entity.clone());
+                    if let Some(entity) = hit {
+                        return self.resolved(entity, span).map(Some);
+                    }
+                }
+                EnvKind::This(place) => this = this.or_else(|| Some((**place).clone())),
+                EnvKind::Using(id) => using.push(*id),
+                EnvKind::Record(id) => {
+                    if let Some(entity) = self.record_member(*id, name, this.as_ref(), span)? {
+                        return Ok(Some(entity));
+                    }
+                    this = None;
+                }
+                EnvKind::Namespace(id) => {
+                    let mut found = self.namespace_member(*id, name, span)?;
+                    for other in using.clone() {
+                        if let Some(entity) = self.namespace_member(other, name, span)? {
+                            merge(&mut found, entity);
+                        }
+                    }
+                    if found.is_some() {
+                        return Ok(found);
+                    }
+                }
+            }
+            env = e.parent.clone();
+        }
+        if let Some(entity) = library::lookup(self, "", name) {
+            return Ok(Some(lib_entity(entity)));
+        }
+        Ok(builtin_entity(name))
+    }
+
+    /// Looks a name up in a namespace and the namespaces that it uses.
+    pub fn namespace_member(
+        &mut self,
+        id: NamespaceId,
+        name: &Name,
+        span: Span,
+    ) -> Res<Option<Entity>> {
+        let mut seen = vec![id];
+        let mut found = None;
+        let mut i = 0;
+        while i < seen.len() {
+            let ns = seen[i];
+            i += 1;
+            let own = self.namespaces[ns.index()].names.get(name).cloned();
+            for entity in own.unwrap_or_default() {
+                let entity = self.resolved(entity, span)?;
+                merge(&mut found, entity);
+            }
+            let path = self.namespaces[ns.index()].path.clone();
+            if (path.starts_with("metal") || path.starts_with("mpp"))
+                && (found.is_none() || matches!(found, Some(Entity::Functions(_))))
+            {
+                if let Some(entity) = library::lookup(self, &path, name) {
+                    merge(&mut found, lib_entity(entity));
+                } else if path == "metal"
+                    && let Some(entity) = builtin_entity(name)
+                {
+                    merge(&mut found, entity);
+                }
+            }
+            for next in &self.namespaces[ns.index()].using {
+                if !seen.contains(next) {
+                    seen.push(*next);
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    /// Resolves a declaration that waited for its first use.
+    pub fn resolved(&mut self, entity: Entity, span: Span) -> Res<Entity> {
+        match entity {
+            Entity::Deferred(at) => self.resolve_deferred(at, span),
+            Entity::Poison => Err(Fail::Reported),
+            entity => Ok(entity),
+        }
+    }
+
+    /// A member of a class (bases included) by name. `this` is the object for data members, if there is one.
+    pub fn record_member(
+        &mut self,
+        id: RecordId,
+        name: &Name,
+        this: Option<&LValue>,
+        span: Span,
+    ) -> Res<Option<Entity>> {
+        if !self.records[id.index()].complete {
+            // While a class is being completed, the members so far are visible.
+            if !self.records[id.index()].busy {
+                self.complete_record(id)?;
+            }
+        }
+        let mut found = None;
+        if let Some(own) = self.records[id.index()].names.get(name).cloned() {
+            for entity in own {
+                let entity = self.resolved(entity, span)?;
+                merge(&mut found, entity);
+            }
+            if found.is_some() {
+                return Ok(found);
+            }
+        }
+        if self.has_field(id, name) {
+            return match this {
+                Some(object) => {
+                    let field = self.field_of(object, name, span)?;
+                    Ok(field.map(|place| {
+                        let declared = place.qual_type();
+                        Entity::Variable(Operand::Place(place), declared)
+                    }))
+                }
+                None => {
+                    // Named without an object: good for `decltype` and `sizeof` only.
+                    let Some(ty) = self.field_type(id, name) else {
+                        return Ok(None);
+                    };
+                    if self.unevaluated > 0 {
+                        let place = self.declval(&ty)?;
+                        return Ok(Some(Entity::Variable(place, ty)));
+                    }
+                    let class = self.records[id.index()].name.clone();
+                    self.err(
+                        "E0432",
+                        format!("'{name}' is a member of an object of '{class}', and there is no object here"),
+                        span,
+                    )
+                }
+            };
+        }
+        for base in self.records[id.index()].bases.clone() {
+            let object = this.map(|t| self.base_of(t, id, base)).transpose()?;
+            if let Some(entity) = self.record_member(base, name, object.as_ref(), span)? {
+                return Ok(Some(entity));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The `this` object of the member function being lowered.
+    pub fn this_object(&self) -> Option<LValue> {
+        let mut env = Some(self.env.clone());
+        while let Some(e) = env {
+            if let EnvKind::This(place) = &e.kind {
+                return Some((**place).clone());
+            }
+            env = e.parent.clone();
+        }
+        None
+    }
+
+    /// The class instance around the current place.
+    pub fn current_record(&self) -> Option<RecordId> {
+        let mut env = Some(self.env.clone());
+        while let Some(e) = env {
+            if let EnvKind::Record(id) = e.kind {
+                return Some(id);
+            }
+            env = e.parent.clone();
+        }
+        None
+    }
+
+    /// A member of a type named with `::`.
+    pub fn type_member(
+        &mut self,
+        ty: &QualType,
+        name: &Name,
+        span: Span,
+    ) -> Res<Option<Entity>> {
+        match &ty.ty {
+            Type::Record(id) => {
+                self.complete_record(*id)?;
+                let this = self.this_object();
+                let this = this.filter(|t| t.ty == ty.ty || self.derives(&t.ty, *id));
+                let this = match this {
+                    Some(t) if t.ty != ty.ty => self.upcast(&t, *id)?,
+                    this => this,
+                };
+                self.record_member(*id, name, this.as_ref(), span)
+            }
+            Type::Enum(id) => {
+                let e = &self.enums[id.index()];
+                let value = e.values.iter().find(|(n, _)| n == name).map(|(_, c)| *c);
+                Ok(value.map(|c| Entity::Operand(Value::one(ty.ty.clone(), Leaf::Const(c)).into())))
+            }
+            other => match library::static_member(self, other, name, span) {
+                Some(entity) => Ok(Some(lib_entity(entity?))),
+                None => Ok(None),
+            },
+        }
+    }
+
+    /// What a path denotes. An error if there is no such thing.
+    pub fn resolve_path(&mut self, path: &Path) -> Res<Entity> {
+        let mut segments = path.segments.iter();
+        let mut entity = match &path.root {
+            PathRoot::Scope => {
+                let Some(first) = segments.next() else {
+                    return self.err("E0433", "empty name", path.span);
+                };
+                match self.lookup(&first.ident.name, first.ident.span)? {
+                    Some(entity) => self.apply_args(entity, first, path.span)?,
+                    None => return self.unknown(first, path),
+                }
+            }
+            PathRoot::Global => Entity::Namespace(NamespaceId(0)),
+            PathRoot::Decltype(e) => {
+                let ty = self.decltype(e)?;
+                Entity::Type(ty.without_reference())
+            }
+        };
+        for segment in segments {
+            let name = &segment.ident.name;
+            let next = match &entity {
+                Entity::Namespace(id) => {
+                    let global = id.0 == 0;
+                    match self.namespace_member(*id, name, segment.ident.span)? {
+                        None if global => match library::lookup(self, "", name) {
+                            Some(entity) => Some(lib_entity(entity)),
+                            None => builtin_entity(name),
+                        },
+                        found => found,
+                    }
+                }
+                Entity::Type(ty) => self.type_member(&ty.clone(), name, segment.ident.span)?,
+                Entity::Library(LibEntity::Template { name, .. }) => {
+                    return self.err(
+                        "E0434",
+                        format!("'{name}' needs template arguments before '::'"),
+                        path.span,
+                    );
+                }
+                _ => None,
+            };
+            entity = match next {
+                Some(entity) => self.apply_args(entity, segment, path.span)?,
+                None => {
+                    let whole = match &entity {
+                        Entity::Type(ty) => format!("type '{}'", self.qual_name(ty)),
+                        Entity::Namespace(id) if id.0 == 0 => "the global namespace".into(),
+                        Entity::Namespace(id) => {
+                            format!("namespace '{}'", self.namespaces[id.index()].path)
+                        }
+                        _ => "what stands before '::'".into(),
+                    };
+                    return self.err(
+                        "E0435",
+                        format!("there is no '{name}' in {whole}"),
+                        segment.ident.span,
+                    );
+                }
+            };
+        }
+        Ok(entity)
+    }
+
+    fn unknown<T>(&mut self, first: &Segment, path: &Path) -> Res<T> {
+        let name = &first.ident.name;
+        let metal = Name::from("metal");
+        let in_metal = match self.namespaces[0].names.get(&metal).and_then(|v| v.first()) {
+            Some(Entity::Namespace(id)) => {
+                let id = *id;
+                self.namespace_member(id, name, path.span)?.is_some()
+            }
+            _ => false,
+        };
+        let d = self.diagnostic(
+            "E0433",
+            format!("unknown name '{name}'"),
+            first.ident.span,
+        );
+        let d = if in_metal {
+            d.help(format!(
+                "write 'metal::{name}' or add 'using namespace metal;'"
+            ))
+        } else {
+            d
+        };
+        Err(Fail::Error(Box::new(d)))
+    }
+
+    /// Applies the template arguments of a segment.
+    fn apply_args(&mut self, entity: Entity, segment: &Segment, span: Span) -> Res<Entity> {
+        let Some(args) = &segment.args else {
+            return Ok(entity);
+        };
+        match entity {
+            Entity::Template(id) => {
+                let args = self.template_args(args)?;
+                self.instantiate(id, args, span)
+            }
+            Entity::Type(QualType {
+                ty: Type::Record(id),
+                ..
+            }) if self.records[id.index()].template.is_some() => {
+                // The injected class name with arguments names the template.
+                let template = self.records[id.index()].template.as_ref().map(|t| t.0);
+                let args = self.template_args(args)?;
+                match template {
+                    Some(template) => self.instantiate(template, args, span),
+                    None => self.err("E0436", "not a template", span),
+                }
+            }
+            Entity::Library(LibEntity::Template { instantiate, .. }) => {
+                let args = self.template_args(args)?;
+                Ok(Entity::Type(instantiate(self, &args, span)?))
+            }
+            Entity::Functions(mut set) => {
+                set.args = self.template_args(args)?;
+                Ok(Entity::Functions(set))
+            }
+            _ => self.err(
+                "E0436",
+                format!("'{}' is not a template", segment.ident.name),
+                segment.ident.span,
+            ),
+        }
+    }
+
+    /// Evaluates template arguments; packs are flattened.
+    pub fn template_args(&mut self, args: &[ast::TemplateArg]) -> Res<Vec<TemplateArg>> {
+        let mut out = Vec::with_capacity(args.len());
+        for arg in args {
+            if arg.is_pack {
+                self.expand_template_arg(arg, &mut out)?;
+            } else {
+                let value = self.template_arg(arg)?;
+                match value {
+                    TemplateArg::Pack(items) => out.extend(items),
+                    value => out.push(value),
+                }
+            }
+        }
+        Ok(out)
+    }
+
+    /// One template argument.
+    pub fn template_arg(&mut self, arg: &ast::TemplateArg) -> Res<TemplateArg> {
+        let former = self.at(arg.span);
+        let result = match &arg.kind {
+            ast::TemplateArgKind::Type(ty) => self.resolve_type(ty).map(TemplateArg::Type),
+            ast::TemplateArgKind::Expr(e) => self.constant_expr(e).map(TemplateArg::Value),
+            ast::TemplateArgKind::Path(path) => self.path_arg(path),
+        };
+        self.at(former);
+        result
+    }
+
+    fn path_arg(&mut self, path: &Path) -> Res<TemplateArg> {
+        Ok(match self.resolve_path(path)? {
+            Entity::Type(ty) => TemplateArg::Type(ty),
+            Entity::Template(id) => TemplateArg::Template(id),
+            Entity::Pack(items) => TemplateArg::Pack(items),
+            Entity::Operand(operand) | Entity::Variable(operand, _) => {
+                TemplateArg::Value(self.constant_operand(operand, path.span)?)
+            }
+            Entity::Library(LibEntity::Value(value)) => {
+                TemplateArg::Value(self.constant_operand(value.into(), path.span)?)
+            }
+            Entity::Library(LibEntity::Type(ty)) => TemplateArg::Type(ty),
+            Entity::Library(LibEntity::Template { name, .. }) => {
+                return self.err(
+                    "E0434",
+                    format!("'{name}' needs template arguments here"),
+                    path.span,
+                );
+            }
+            Entity::Functions(set) => {
+                let [f] = set.user.as_slice() else {
+                    return self.err(
+                        "E0437",
+                        format!("'{path}' is overloaded: the template argument is ambiguous"),
+                        path.span,
+                    );
+                };
+                let mut f = f.clone();
+                f.args = set.args;
+                TemplateArg::Value(Constant {
+                    ty: Type::Overloads(Rc::new(vec![f])),
+                    leaves: Vec::new(),
+                })
+            }
+            _ => {
+                return self.err(
+                    "E0438",
+                    format!("'{path}' is no type, template or constant"),
+                    path.span,
+                );
+            }
+        })
+    }
+
+    /// The constant behind an operand; an error if it is not one.
+    pub fn constant_operand(&mut self, operand: Operand, span: Span) -> Res<Constant> {
+        let former = self.at(span);
+        let value = self.in_const_mode(|s| s.rvalue(operand));
+        self.at(former);
+        self.constant_value(value?, span)
+    }
+
+    /// The constant behind a value; an error if it is not one.
+    pub fn constant_value(&mut self, value: Value, span: Span) -> Res<Constant> {
+        let mut leaves = Vec::with_capacity(value.leaves.len());
+        for leaf in &value.leaves {
+            leaves.push(match leaf {
+                Leaf::Function(f) => ConstLeaf::Function(f.clone()),
+                other => match self.const_of(other) {
+                    Some(c) => ConstLeaf::Number(c),
+                    None => {
+                        return self.err(
+                            "E0420",
+                            "this is not a constant expression: its value is known at run time only",
+                            span,
+                        );
+                    }
+                },
+            });
+        }
+        Ok(Constant {
+            ty: value.ty,
+            leaves,
+        })
+    }
+
+    /// A constant as an operand.
+    pub fn operand_of(&self, c: &Constant) -> Operand {
+        let leaves = c
+            .leaves
+            .iter()
+            .map(|leaf| match leaf {
+                ConstLeaf::Number(c) => Leaf::Const(*c),
+                ConstLeaf::Function(f) => Leaf::Function(f.clone()),
+            })
+            .collect::<Vec<_>>();
+        match &c.ty {
+            // Class-type template arguments are constant objects with an identity.
+            Type::Record(_) | Type::Array(..) => LValue {
+                ty: c.ty.clone(),
+                is_const: true,
+                is_volatile: false,
+                place: Place::Slots(leaves.into_iter().map(Slot::Fixed).collect()),
+            }
+            .into(),
+            _ => Value {
+                ty: c.ty.clone(),
+                leaves,
+            }
+            .into(),
+        }
+    }
+
+    /// The entity that a template argument binds its parameter to.
+    pub fn entity_of(&self, arg: &TemplateArg) -> Entity {
+        match arg {
+            TemplateArg::Type(ty) => Entity::Type(ty.clone()),
+            TemplateArg::Value(c) => Entity::Operand(self.operand_of(c)),
+            TemplateArg::Template(id) => Entity::Template(*id),
+            TemplateArg::Pack(items) => Entity::Pack(items.clone()),
+        }
+    }
+}
+
+/// A library entity as an entity.
+pub fn lib_entity(entity: LibEntity) -> Entity {
+    match entity {
+        LibEntity::Function(f, namespace) => Entity::Functions(FunctionSet {
+            user: Vec::new(),
+            library: Some((f, namespace)),
+            args: Vec::new(),
+        }),
+        LibEntity::Type(ty) => Entity::Type(ty),
+        LibEntity::Value(value) => Entity::Operand(value.into()),
+        entity => Entity::Library(entity),
+    }
+}
