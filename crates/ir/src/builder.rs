@@ -123,6 +123,13 @@ impl Builder {
         self.blocks.pop().unwrap_or_default()
     }
 
+    /// Adds the instructions of a closed block to the innermost open one.
+    pub fn append(&mut self, block: Block) {
+        if let Some(open) = self.blocks.last_mut() {
+            open.insts.extend(block.insts);
+        }
+    }
+
     /// True if the last instruction of the innermost block leaves it (break, continue, return).
     pub fn is_terminated(&self) -> bool {
         let last = self.blocks.last().and_then(|block| block.insts.last());

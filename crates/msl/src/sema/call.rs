@@ -8,8 +8,8 @@ use anymetal_ir::{MathMode, Op};
 use super::context::*;
 use super::convert::Rank;
 use super::library::{self, Call};
-use super::tyres::{has_auto, space_of};
 use super::types::*;
+use super::tyres::{has_auto, space_of};
 use super::uses::Uses;
 use super::value::*;
 use crate::ast::{self, Body, Expr, ExprKind, StmtKind};
@@ -356,7 +356,9 @@ impl Sema<'_> {
             }
         }
         if self.rank_this(f, this).is_none() {
-            return Some("the object is 'const' or in another address space, and the function is not".into());
+            return Some(
+                "the object is 'const' or in another address space, and the function is not".into(),
+            );
         }
         for (i, (param, arg)) in params.iter().zip(args).enumerate() {
             if has_auto(&param.ty) || param.is_pack {
@@ -733,12 +735,7 @@ impl Sema<'_> {
         Ok(())
     }
 
-    fn bind_param(
-        &mut self,
-        param: &ast::Param,
-        arg: Arg,
-        span: Span,
-    ) -> Res<(LValue, QualType)> {
+    fn bind_param(&mut self, param: &ast::Param, arg: Arg, span: Span) -> Res<(LValue, QualType)> {
         let ty = if has_auto(&param.ty) {
             match &arg {
                 Arg::Operand(operand, _) => self.deduce_auto(&param.ty, operand)?,
@@ -808,16 +805,16 @@ impl Sema<'_> {
         };
         match &f.decl.body {
             Body::Delete => {
-                return self.err(
-                    "E0476",
-                    format!("'{}' is deleted", f.decl.name.name),
-                    span,
-                );
+                return self.err("E0476", format!("'{}' is deleted", f.decl.name.name), span);
             }
             Body::None if self.unevaluated == 0 => {
                 let name = &f.decl.name.name;
                 let d = self
-                    .diagnostic("E0488", format!("'{name}' is declared but not defined"), span)
+                    .diagnostic(
+                        "E0488",
+                        format!("'{name}' is declared but not defined"),
+                        span,
+                    )
                     .secondary(f.decl.span, "declared here");
                 return Err(Fail::Error(Box::new(d)));
             }
@@ -1124,7 +1121,10 @@ impl Sema<'_> {
                 }
                 _ => self.err(
                     "E0472",
-                    format!("'{}' has no member function '{name}'", self.type_name(&this.ty)),
+                    format!(
+                        "'{}' has no member function '{name}'",
+                        self.type_name(&this.ty)
+                    ),
                     span,
                 ),
             };
@@ -1177,7 +1177,10 @@ pub fn is_bundle(ty: &Type) -> bool {
 }
 
 fn is_specialisation(f: &FunctionRef) -> bool {
-    f.decl.template.as_ref().is_some_and(|t| t.params.is_empty())
+    f.decl
+        .template
+        .as_ref()
+        .is_some_and(|t| t.params.is_empty())
 }
 
 fn is_constant_place(place: &LValue) -> bool {
@@ -1236,7 +1239,10 @@ fn is_better(f: &FunctionRef, a: &[Rank], g: &FunctionRef, b: &[Rank]) -> bool {
                         .iter()
                         .map(|p| super::deduce::ty_speciality(&p.ty))
                         .sum(),
-                    f.decl.template.as_ref().is_some_and(|t| t.requires.is_some()),
+                    f.decl
+                        .template
+                        .as_ref()
+                        .is_some_and(|t| t.requires.is_some()),
                 )
             };
             let variadic = |f: &FunctionRef| f.decl.params.last().is_some_and(|p| p.is_pack);

@@ -347,7 +347,10 @@ impl Sema<'_> {
                         if field.ty.is_reference() {
                             return self.err(
                                 "E0463",
-                                format!("the reference member '{}' must be initialised", field.name),
+                                format!(
+                                    "the reference member '{}' must be initialised",
+                                    field.name
+                                ),
                                 span,
                             );
                         }
@@ -375,11 +378,9 @@ impl Sema<'_> {
                     leaves,
                 })
             }
-            Type::Closure(_) | Type::Overloads(_) => self.err(
-                "E0463",
-                "this variable must be initialised",
-                span,
-            ),
+            Type::Closure(_) | Type::Overloads(_) => {
+                self.err("E0463", "this variable must be initialised", span)
+            }
             _ => self.undefined(ty),
         }
     }
@@ -679,12 +680,19 @@ impl Sema<'_> {
             );
         }
         let is_union = self.is_union(id);
-        let result = self.enter_function(f, template_args, Some(this.clone()), args.to_vec(), span, |s| {
-            if !is_union {
-                s.member_inits(id, f, &this, span)?;
-            }
-            Ok(())
-        })?;
+        let result = self.enter_function(
+            f,
+            template_args,
+            Some(this.clone()),
+            args.to_vec(),
+            span,
+            |s| {
+                if !is_union {
+                    s.member_inits(id, f, &this, span)?;
+                }
+                Ok(())
+            },
+        )?;
         let body_empty = match &f.decl.body {
             ast::Body::Block(ast::Stmt {
                 kind: ast::StmtKind::Compound(list),

@@ -6,8 +6,8 @@ use anymetal_ir::{CompareOp, Op, Scalar, Type as IrType};
 
 use super::context::*;
 use super::library;
-use super::tyres::decayed;
 use super::types::*;
+use super::tyres::decayed;
 use super::value::*;
 use crate::source::Span;
 
@@ -41,8 +41,7 @@ impl Sema<'_> {
             Operand::Place(place) => {
                 let wanted = to.space_or_thread();
                 let space = known_space(place, wanted);
-                let bitfield_like =
-                    matches!(place.place, Place::Swizzle { .. } if to.is_const);
+                let bitfield_like = matches!(place.place, Place::Swizzle { .. } if to.is_const);
                 if place.ty == to.ty && space == wanted && !bitfield_like {
                     if place.is_const && !to.is_const && space != Space::Constant {
                         return None;
@@ -50,7 +49,11 @@ impl Sema<'_> {
                     if to.reference == Reference::Rvalue {
                         return Some(CONVERT);
                     }
-                    return Some(if place.is_const == to.is_const { 0 } else { QUALIFY });
+                    return Some(if place.is_const == to.is_const {
+                        0
+                    } else {
+                        QUALIFY
+                    });
                 }
                 if space == wanted
                     && let Type::Record(base) = to.ty
@@ -59,9 +62,7 @@ impl Sema<'_> {
                 {
                     return Some(UPCAST);
                 }
-                if (to.is_const || to.reference == Reference::Rvalue)
-                    && wanted == Space::Thread
-                {
+                if (to.is_const || to.reference == Reference::Rvalue) && wanted == Space::Thread {
                     return self.rank_operand(operand, &to.ty).map(|r| r + CONVERT);
                 }
                 None
@@ -85,7 +86,11 @@ impl Sema<'_> {
         }
     }
 
-    fn rank_list(&mut self, items: &[(Option<crate::ast::Name>, Arg)], to: &QualType) -> Option<Rank> {
+    fn rank_list(
+        &mut self,
+        items: &[(Option<crate::ast::Name>, Arg)],
+        to: &QualType,
+    ) -> Option<Rank> {
         match &to.ty {
             Type::Scalar(_) | Type::Enum(_) | Type::Pointer(_) => match items {
                 [] => Some(0),
@@ -103,7 +108,9 @@ impl Sema<'_> {
                 } else {
                     record.constructors.iter().any(|c| {
                         c.decl.params.len() >= items.len()
-                            && c.decl.params[items.len()..].iter().all(|p| p.default.is_some())
+                            && c.decl.params[items.len()..]
+                                .iter()
+                                .all(|p| p.default.is_some())
                     })
                 };
                 fits.then_some(USER)
@@ -125,9 +132,7 @@ impl Sema<'_> {
                 let e = &self.enums[id.index()];
                 (!e.is_scoped).then(|| rank_scalar(e.underlying, *b).max(PROMOTE))
             }
-            (Type::Scalar(a), Type::Vector { scalar, .. }) => {
-                Some(SPLAT + u32::from(a != scalar))
-            }
+            (Type::Scalar(a), Type::Vector { scalar, .. }) => Some(SPLAT + u32::from(a != scalar)),
             (Type::Enum(_), Type::Vector { .. }) => None,
             (
                 Type::Vector { scalar, len, .. },
@@ -156,9 +161,7 @@ impl Sema<'_> {
             (Type::Nullptr, Type::Pointer(_)) => Some(CONVERT),
             (Type::Overloads(set), Type::Function(f)) => {
                 let n = f.params.len();
-                set.iter()
-                    .any(|g| g.decl.params.len() == n)
-                    .then_some(0)
+                set.iter().any(|g| g.decl.params.len() == n).then_some(0)
             }
             (Type::Closure(_), Type::Function(_)) => Some(CONVERT),
             (Type::Record(_), Type::Record(base)) if self.derives(&from.clone(), *base) => {
@@ -242,11 +245,13 @@ impl Sema<'_> {
             return None;
         }
         if a.ty == b.ty {
-            return Some(if a.is_const == b.is_const && a.is_volatile == b.is_volatile {
-                0
-            } else {
-                QUALIFY
-            });
+            return Some(
+                if a.is_const == b.is_const && a.is_volatile == b.is_volatile {
+                    0
+                } else {
+                    QUALIFY
+                },
+            );
         }
         match (&a.ty, &b.ty) {
             (_, Type::Void) => Some(CONVERT),
@@ -288,8 +293,13 @@ impl Sema<'_> {
                 return result;
             }
             if explicit
-                && let Some(result) =
-                    library::construct(self, to, &[Arg::Operand(operand.clone(), span)], false, span)
+                && let Some(result) = library::construct(
+                    self,
+                    to,
+                    &[Arg::Operand(operand.clone(), span)],
+                    false,
+                    span,
+                )
             {
                 let operand = result?;
                 return self.rvalue(operand);
@@ -461,9 +471,7 @@ impl Sema<'_> {
                 self.type_name(to)
             )),
             (Type::Enum(_), Type::Scalar(_)) => d.help("use 'static_cast'"),
-            (Type::Pointer(a), Type::Pointer(b))
-                if a.ty == b.ty && a.is_const && !b.is_const =>
-            {
+            (Type::Pointer(a), Type::Pointer(b)) if a.ty == b.ty && a.is_const && !b.is_const => {
                 d.note("the pointed-to type is 'const'")
             }
             _ => d,
@@ -615,10 +623,9 @@ impl Sema<'_> {
                 id
             }
         };
-        let pointer = self.builder.emit(
-            Op::MemoryPointer(id),
-            &[IrType::Pointer(Space::Constant)],
-        );
+        let pointer = self
+            .builder
+            .emit(Op::MemoryPointer(id), &[IrType::Pointer(Space::Constant)]);
         Ok(Some(LValue {
             ty: ty.clone(),
             is_const: true,
@@ -688,7 +695,9 @@ pub fn rank_scalar(from: Scalar, to: Scalar) -> Rank {
         return 0;
     }
     match (from, to) {
-        (Scalar::Bool | Scalar::I8 | Scalar::U8 | Scalar::I16 | Scalar::U16, Scalar::I32) => PROMOTE,
+        (Scalar::Bool | Scalar::I8 | Scalar::U8 | Scalar::I16 | Scalar::U16, Scalar::I32) => {
+            PROMOTE
+        }
         (Scalar::F16 | Scalar::BF16, Scalar::F32) => PROMOTE,
         _ => CONVERT,
     }

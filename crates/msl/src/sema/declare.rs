@@ -436,8 +436,7 @@ impl Sema<'_> {
         }
         let e = &mut self.enums[id.index()];
         if d.underlying.is_none() && !d.is_scoped {
-            let fits =
-                |low: i128, high: i128| numbers.iter().all(|(_, n)| *n >= low && *n <= high);
+            let fits = |low: i128, high: i128| numbers.iter().all(|(_, n)| *n >= low && *n <= high);
             e.underlying = if unsigned && fits(0, u32::MAX.into()) {
                 Scalar::U32
             } else if fits(i32::MIN.into(), i32::MAX.into()) {
@@ -485,11 +484,9 @@ pub fn record_name(d: &ast::RecordDecl) -> String {
 pub fn add_function(list: &mut Vec<Entity>, f: FunctionRef) {
     for entity in list.iter_mut() {
         if let Entity::Functions(set) = entity {
-            if let Some(former) = set
-                .user
-                .iter_mut()
-                .find(|g| matches!(g.decl.body, ast::Body::None) && same_signature(&g.decl, &f.decl))
-            {
+            if let Some(former) = set.user.iter_mut().find(|g| {
+                matches!(g.decl.body, ast::Body::None) && same_signature(&g.decl, &f.decl)
+            }) {
                 if !matches!(f.decl.body, ast::Body::None) {
                     *former = f;
                 }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use super::context::*;
 use super::library::{self, LibEntity};
-use super::tyres::{decayed, has_auto};
 use super::types::*;
+use super::tyres::{decayed, has_auto};
 use super::value::*;
 use crate::ast::{self, Name, TemplateArgKind, TemplateHeader, TemplateParamKind, TyKind};
 use crate::source::Span;
@@ -572,9 +572,7 @@ impl Sema<'_> {
                 Some(TemplateArg::Pack(items)) if param.is_pack => {
                     let items = items
                         .into_iter()
-                        .map(|item| {
-                            self.within(scope.clone(), |s| s.check_arg(param, item, span))
-                        })
+                        .map(|item| self.within(scope.clone(), |s| s.check_arg(param, item, span)))
                         .collect::<Res<Vec<_>>>()?;
                     TemplateArg::Pack(items)
                 }
@@ -601,7 +599,9 @@ impl Sema<'_> {
                         None => {
                             return self.err(
                                 "E0477",
-                                format!("the template parameter '{name}' is neither given nor deduced"),
+                                format!(
+                                    "the template parameter '{name}' is neither given nor deduced"
+                                ),
                                 span,
                             );
                         }
@@ -635,8 +635,7 @@ impl Sema<'_> {
                     return Ok(TemplateArg::Value(c));
                 }
                 let operand = self.operand_of(&c);
-                let value =
-                    self.in_const_mode(|s| s.convert(operand, &t.ty, false, span))?;
+                let value = self.in_const_mode(|s| s.convert(operand, &t.ty, false, span))?;
                 Ok(TemplateArg::Value(self.constant_value(value, span)?))
             }
             (kind, arg) => {
@@ -824,9 +823,7 @@ impl Sema<'_> {
         // What could not be deduced through must agree now: `X<T, enable_if_t<…>>`, `X<T, N + 1>`.
         let inner = scope.clone();
         let written = self.attempt(|s| s.within(inner, |s| s.template_args(patterns)))?;
-        if written.len() != flat.len()
-            || !written.iter().zip(&flat).all(|(a, b)| same_arg(a, b))
-        {
+        if written.len() != flat.len() || !written.iter().zip(&flat).all(|(a, b)| same_arg(a, b)) {
             return None;
         }
         if let Some(e) = &header.requires {
@@ -836,7 +833,8 @@ impl Sema<'_> {
                 return None;
             }
         }
-        let score = 1 + 100 * u32::from(header.params.is_empty())
+        let score = 1
+            + 100 * u32::from(header.params.is_empty())
             + patterns.iter().map(|p| speciality(p, header)).sum::<u32>();
         Some((scope, score))
     }
@@ -897,9 +895,11 @@ fn mentions(ty: &ast::Ty, b: &Bindings<'_>) -> bool {
 }
 
 fn mentions_unfixed(ty: &ast::Ty, b: &Bindings<'_>, fixed: &[bool]) -> bool {
-    b.header.params.iter().zip(fixed).any(|(p, fixed)| {
-        !fixed && p.name.as_ref().is_some_and(|n| ty_mentions(ty, &n.name))
-    })
+    b.header
+        .params
+        .iter()
+        .zip(fixed)
+        .any(|(p, fixed)| !fixed && p.name.as_ref().is_some_and(|n| ty_mentions(ty, &n.name)))
 }
 
 /// Does a written type mention a name?

@@ -351,7 +351,7 @@ impl Sema<'_> {
             Place::VectorElement { base, index } => {
                 let all = self.load(base)?;
                 let index = *index;
-                vec![self.pick(&all.leaves, index)?]
+                vec![self.pick_lane(&all.leaves, index)?]
             }
             Place::CoopElement { coop, slot } => {
                 let slot = self.materialize(slot)?;
@@ -377,7 +377,7 @@ impl Sema<'_> {
     }
 
     /// The element `index` (an `i32` value) of a list of leaves, by selects.
-    fn pick(&mut self, leaves: &[Leaf], index: ValueId) -> Res<Leaf> {
+    fn pick_lane(&mut self, leaves: &[Leaf], index: ValueId) -> Res<Leaf> {
         let mut result = leaves[0].clone();
         for (i, leaf) in leaves.iter().enumerate().skip(1) {
             let at = self.builder.int(Scalar::I32, i as i64);

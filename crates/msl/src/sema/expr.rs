@@ -6,8 +6,8 @@ use anymetal_ir::{Op, Scalar, Type as IrType};
 
 use super::context::*;
 use super::library::{self, LibEntity};
-use super::tyres::{decayed, pointer_to};
 use super::types::*;
+use super::tyres::{decayed, pointer_to};
 use super::value::*;
 use crate::ast::{self, CastKind, Expr, ExprKind, FloatSuffix, Name, TyKind, UnOp};
 use crate::source::Span;
@@ -248,7 +248,8 @@ impl Sema<'_> {
         match operand {
             Operand::Place(place) => {
                 if let Type::Record(_) = place.ty
-                    && let Some(result) = self.user_operator("operator&", &[place.clone().into()], span)
+                    && let Some(result) =
+                        self.user_operator("operator&", &[place.clone().into()], span)
                 {
                     return result;
                 }
@@ -312,7 +313,11 @@ impl Sema<'_> {
             }
         }
         if pointee.ty == Type::Void {
-            return self.err("E0510", "a pointer to 'void' cannot be dereferenced", self.span);
+            return self.err(
+                "E0510",
+                "a pointer to 'void' cannot be dereferenced",
+                self.span,
+            );
         }
         let Some(leaf) = value.leaf().cloned() else {
             return self.err("E0510", "this pointer is not known", self.span);
@@ -333,10 +338,7 @@ impl Sema<'_> {
                     _ => {
                         return self.err(
                             "E0511",
-                            format!(
-                                "'{}' is no pointer: use '.'",
-                                self.type_name(object.ty())
-                            ),
+                            format!("'{}' is no pointer: use '.'", self.type_name(object.ty())),
                             span,
                         );
                     }
@@ -432,7 +434,10 @@ impl Sema<'_> {
         let Some(lanes) = swizzle_lanes(name, len) else {
             return self.err(
                 "E0513",
-                format!("'{}' has no component '{name}'", self.type_name(object.ty())),
+                format!(
+                    "'{}' has no component '{name}'",
+                    self.type_name(object.ty())
+                ),
                 span,
             );
         };
@@ -519,10 +524,7 @@ impl Sema<'_> {
                 };
             }
             Type::Record(_) => {
-                let args = indices
-                    .into_iter()
-                    .map(|o| Arg::Operand(o, span))
-                    .collect();
+                let args = indices.into_iter().map(|o| Arg::Operand(o, span)).collect();
                 return self.call_member(base, "operator[]", Vec::new(), args, span);
             }
             _ => {}
@@ -571,7 +573,10 @@ impl Sema<'_> {
             Type::Scalar(scalar) if !scalar.is_float() => Ok(value.leaves[0].clone()),
             ty => self.err(
                 "E0516",
-                format!("an index must be an integer, and this is '{}'", self.type_name(ty)),
+                format!(
+                    "an index must be an integer, and this is '{}'",
+                    self.type_name(ty)
+                ),
                 span,
             ),
         }
@@ -695,11 +700,7 @@ impl Sema<'_> {
     ) -> Res<Operand> {
         if let Some(i) = self.int_of(index) {
             if i < 0 || i >= i128::from(len) {
-                return self.err(
-                    "E0517",
-                    format!("component {i} of a vector of {len}"),
-                    span,
-                );
+                return self.err("E0517", format!("component {i} of a vector of {len}"), span);
             }
             return self.lanes(base, vec![i as u8], scalar);
         }
@@ -762,7 +763,9 @@ impl Sema<'_> {
             return Ok(self.part(&place, &column, leaf, i as u64 * size)?.into());
         }
         let place = match &place.place {
-            Place::Slots(slots) if slots.iter().any(|s| matches!(s, Slot::Local(_))) && !place.is_const => {
+            Place::Slots(slots)
+                if slots.iter().any(|s| matches!(s, Slot::Local(_))) && !place.is_const =>
+            {
                 // Reading is all that a register matrix allows here.
                 let value = self.load(&place)?;
                 let fixed = self.place_of(value.into())?;
@@ -854,7 +857,8 @@ impl Sema<'_> {
         };
         if place.ty == t.ty {
             let mut place = place;
-            place.is_const = t.is_const || (place.is_const && kind != CastKind::Const && kind != CastKind::CStyle);
+            place.is_const = t.is_const
+                || (place.is_const && kind != CastKind::Const && kind != CastKind::CStyle);
             return Ok(place.into());
         }
         if let Type::Record(base) = t.ty
@@ -1048,7 +1052,10 @@ impl Sema<'_> {
             }
             _ => self.err(
                 "E0521",
-                format!("'{path}' cannot be constructed from {}", self.args_types(args)),
+                format!(
+                    "'{path}' cannot be constructed from {}",
+                    self.args_types(args)
+                ),
                 span,
             ),
         }
@@ -1165,6 +1172,9 @@ impl Sema<'_> {
             target = inner;
         }
         match &target.kind {
+            ExprKind::Path(path) if path.last().ident.name == "is_function_constant_defined" => {
+                self.is_constant_defined(args, span)
+            }
             ExprKind::Path(path) => {
                 let associated = path.as_single().is_some();
                 let entity = match self.resolve_path(path) {
@@ -1315,10 +1325,7 @@ impl Sema<'_> {
                         let value = self.rvalue_copy(operand)?;
                         let ty = value.ty.clone();
                         let place = self.fixed_variable(&ty, value);
-                        scope.bind(
-                            name.name.clone(),
-                            Entity::Variable(place.into(), ty.into()),
-                        );
+                        scope.bind(name.name.clone(), Entity::Variable(place.into(), ty.into()));
                     }
                 }
                 None if capture.by_ref => {}
@@ -1445,7 +1452,11 @@ impl Sema<'_> {
             return self.err("E0522", "there is no parameter pack to expand here", span);
         };
         if packs.iter().any(|(_, items)| items.len() != n) {
-            return self.err("E0522", "the packs of this expansion differ in length", span);
+            return self.err(
+                "E0522",
+                "the packs of this expansion differ in length",
+                span,
+            );
         }
         for i in 0..n {
             let scope = Env::names(&self.env.clone());
@@ -1501,7 +1512,11 @@ impl Sema<'_> {
         };
         let packs = self.packs(names, arg.span)?;
         let Some(n) = packs.iter().map(|(_, items)| items.len()).max() else {
-            return self.err("E0522", "there is no parameter pack to expand here", arg.span);
+            return self.err(
+                "E0522",
+                "there is no parameter pack to expand here",
+                arg.span,
+            );
         };
         for i in 0..n {
             let scope = Env::names(&self.env.clone());

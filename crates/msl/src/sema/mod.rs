@@ -4,11 +4,23 @@
 //! lowered in place with its parameters bound to operands, every template is walked under bindings of its parameters, and a
 //! leaf that is a constant stays one, so constant evaluation needs no second evaluator: see [`context::Sema`].
 
+pub mod api;
+pub mod call;
+pub mod construct;
 pub mod context;
+pub mod convert;
+pub mod declare;
+pub mod deduce;
 pub mod emit;
+pub mod expr;
 pub mod kernel;
 pub mod layout;
 pub mod library;
+pub mod names;
+pub mod ops;
 pub mod record;
+pub mod stmt;
 pub mod types;
+pub mod tyres;
+pub mod uses;
 pub mod value;

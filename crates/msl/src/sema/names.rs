@@ -337,12 +337,7 @@ impl Sema<'_> {
     }
 
     /// A member of a type named with `::`.
-    pub fn type_member(
-        &mut self,
-        ty: &QualType,
-        name: &Name,
-        span: Span,
-    ) -> Res<Option<Entity>> {
+    pub fn type_member(&mut self, ty: &QualType, name: &Name, span: Span) -> Res<Option<Entity>> {
         match &ty.ty {
             Type::Record(id) => {
                 self.complete_record(*id)?;
@@ -357,7 +352,10 @@ impl Sema<'_> {
             Type::Enum(id) => {
                 let e = &self.enums[id.index()];
                 let value = e.values.iter().find(|(n, _)| n == name).map(|(_, c)| *c);
-                Ok(value.map(|c| Entity::Operand(Value::one(ty.ty.clone(), Leaf::Const(c)).into())))
+                Ok(
+                    value
+                        .map(|c| Entity::Operand(Value::one(ty.ty.clone(), Leaf::Const(c)).into())),
+                )
             }
             other => match library::static_member(self, other, name, span) {
                 Some(entity) => Ok(Some(lib_entity(entity?))),
@@ -440,11 +438,7 @@ impl Sema<'_> {
             }
             _ => false,
         };
-        let d = self.diagnostic(
-            "E0433",
-            format!("unknown name '{name}'"),
-            first.ident.span,
-        );
+        let d = self.diagnostic("E0433", format!("unknown name '{name}'"), first.ident.span);
         let d = if in_metal {
             d.help(format!(
                 "write 'metal::{name}' or add 'using namespace metal;'"

@@ -121,12 +121,14 @@ impl Sema<'_> {
             span,
         );
         let d = match (a, b) {
-            (Type::Vector { scalar, len, .. }, Type::Vector { scalar: s, len: n, .. })
-                if len == n && scalar != s =>
-            {
-                d.note("vectors of different component types do not mix")
-                    .help(format!("convert one: '{}(…)'", self.type_name(a)))
-            }
+            (
+                Type::Vector { scalar, len, .. },
+                Type::Vector {
+                    scalar: s, len: n, ..
+                },
+            ) if len == n && scalar != s => d
+                .note("vectors of different component types do not mix")
+                .help(format!("convert one: '{}(…)'", self.type_name(a))),
             (Type::Vector { len, .. }, Type::Vector { len: n, .. }) if len != n => {
                 d.note("the vectors differ in length")
             }
@@ -193,7 +195,11 @@ impl Sema<'_> {
                     && self.int_of(b) == Some(0)
                 {
                     if self.const_eval > 0 {
-                        return self.err("E0423", "division by zero in a constant expression", span);
+                        return self.err(
+                            "E0423",
+                            "division by zero in a constant expression",
+                            span,
+                        );
                     }
                     self.warn("W0403", "division by zero", span);
                 }
@@ -201,7 +207,11 @@ impl Sema<'_> {
             };
             leaves.push(leaf);
         }
-        let component = if is_comparison(op) { Scalar::Bool } else { scalar };
+        let component = if is_comparison(op) {
+            Scalar::Bool
+        } else {
+            scalar
+        };
         let ty = x.ty.with_component(component).unwrap_or(x.ty.clone());
         Ok(Value { ty, leaves })
     }
@@ -229,7 +239,8 @@ impl Sema<'_> {
                             continue;
                         };
                         let env = f.env.clone();
-                        let Some(t) = self.attempt(|s| s.within(env, |s| s.resolve_type(ty))) else {
+                        let Some(t) = self.attempt(|s| s.within(env, |s| s.resolve_type(ty)))
+                        else {
                             continue;
                         };
                         if matches!(t.ty, Type::Scalar(_) | Type::Vector { .. } | Type::Enum(_)) {
@@ -417,8 +428,7 @@ impl Sema<'_> {
             }
         }
         if matches!(operand.ty(), Type::Object(_))
-            && let Some(result) =
-                library::operator(self, op.spelling(), &[operand.clone()], span)
+            && let Some(result) = library::operator(self, op.spelling(), &[operand.clone()], span)
         {
             return result;
         }
@@ -548,14 +558,14 @@ impl Sema<'_> {
     /// Writes a place after checking that it may be written.
     pub fn assign_place(&mut self, place: &LValue, value: &Value, span: Span) -> Res<()> {
         if place.space() == Space::Constant {
-            return self.err(
-                "E0533",
-                "'constant' memory cannot be written",
-                span,
-            );
+            return self.err("E0533", "'constant' memory cannot be written", span);
         }
         if place.is_const {
-            return self.err("E0534", "this object is 'const' and cannot be written", span);
+            return self.err(
+                "E0534",
+                "this object is 'const' and cannot be written",
+                span,
+            );
         }
         self.store(place, value)
     }
@@ -631,8 +641,7 @@ impl Sema<'_> {
         let classy = |t: &Type| matches!(t, Type::Record(_));
         if classy(target.ty()) || classy(value.ty()) {
             let name = format!("operator{spelling}");
-            if let Some(result) =
-                self.user_operator(&name, &[target.clone(), value.clone()], span)
+            if let Some(result) = self.user_operator(&name, &[target.clone(), value.clone()], span)
             {
                 return result;
             }
@@ -827,10 +836,7 @@ impl Sema<'_> {
     }
 
     fn common_type(&mut self, x: &Operand, y: &Operand, span: Span) -> Res<Type> {
-        let (a, b) = (
-            super::tyres::decayed(x).ty,
-            super::tyres::decayed(y).ty,
-        );
+        let (a, b) = (super::tyres::decayed(x).ty, super::tyres::decayed(y).ty);
         if a == b {
             return Ok(a);
         }

@@ -275,7 +275,8 @@ impl Sema<'_> {
         {
             let key = (class.name.clone(), f.name.name.clone());
             if let Some(list) = self.out_of_class.get(&key)
-                && let Some((outer, _)) = list.iter().find(|(o, _)| o.params.len() == f.params.len())
+                && let Some((outer, _)) =
+                    list.iter().find(|(o, _)| o.params.len() == f.params.len())
             {
                 let mut merged = (**outer).clone();
                 for (p, q) in merged.params.iter_mut().zip(&f.params) {
@@ -337,12 +338,7 @@ impl Sema<'_> {
             .push(entity);
     }
 
-    fn lay_out(
-        &mut self,
-        id: RecordId,
-        decl: &ast::RecordDecl,
-        mut fields: Vec<Field>,
-    ) -> Res<()> {
+    fn lay_out(&mut self, id: RecordId, decl: &ast::RecordDecl, mut fields: Vec<Field>) -> Res<()> {
         let is_union = decl.kind == RecordKind::Union;
         let mut size = 0u64;
         let mut align = 1u32;

@@ -3,12 +3,14 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use anymetal_ir::{AddressSpace, BinaryOp, Block, CompareOp, Op, Scalar, UnaryOp, Unroll as IrUnroll};
+use anymetal_ir::{
+    AddressSpace, BinaryOp, Block, CompareOp, Op, Scalar, UnaryOp, Unroll as IrUnroll,
+};
 
 use super::context::*;
 use super::library::LibEntity;
-use super::tyres::has_auto;
 use super::types::*;
+use super::tyres::has_auto;
 use super::value::*;
 use crate::ast::{
     self, Condition, Decl, Expr, Init, LoopHints, Stmt, StmtKind, TyKind, Unroll, VarDecl,
@@ -31,7 +33,11 @@ impl Sema<'_> {
             match self.statement(stmt) {
                 Ok(Flow::Next) => {}
                 Ok(flow) => {
-                    return if failed { Err(Fail::Reported) } else { Ok(flow) };
+                    return if failed {
+                        Err(Fail::Reported)
+                    } else {
+                        Ok(flow)
+                    };
                 }
                 Err(fail) => {
                     if self.const_eval > 0
@@ -48,7 +54,11 @@ impl Sema<'_> {
                 }
             }
         }
-        if failed { Err(Fail::Reported) } else { Ok(Flow::Next) }
+        if failed {
+            Err(Fail::Reported)
+        } else {
+            Ok(Flow::Next)
+        }
     }
 
     /// The names that a failed declaration would have bound mean nothing from now on.
@@ -129,9 +139,7 @@ impl Sema<'_> {
                     s.statement(init)?;
                     return s.const_loop(cond.as_ref(), step.as_ref(), body);
                 }
-                if let Some(flow) =
-                    s.try_unroll(init, cond.as_ref(), step.as_ref(), body, hints)?
-                {
+                if let Some(flow) = s.try_unroll(init, cond.as_ref(), step.as_ref(), body, hints)? {
                     return Ok(flow);
                 }
                 s.statement(init)?;
@@ -714,7 +722,11 @@ impl Sema<'_> {
         let start = segments
             .iter()
             .position(|(labels, _)| labels.contains(&Some(n)))
-            .or_else(|| segments.iter().position(|(labels, _)| labels.contains(&None)));
+            .or_else(|| {
+                segments
+                    .iter()
+                    .position(|(labels, _)| labels.contains(&None))
+            });
         let Some(start) = start else {
             return Ok(Flow::Next);
         };
@@ -844,12 +856,7 @@ impl Sema<'_> {
                     && d.members.is_some()
                 {
                     let env = self.env.clone();
-                    let id = self.new_record(
-                        d.clone(),
-                        &env,
-                        None,
-                        super::declare::record_name(d),
-                    );
+                    let id = self.new_record(d.clone(), &env, None, super::declare::record_name(d));
                     self.env
                         .bind(name.name.clone(), Entity::Type(Type::Record(id).into()));
                     self.complete_record(id)?;
@@ -880,9 +887,17 @@ impl Sema<'_> {
                 if matches!(f.body, ast::Body::None) {
                     return Ok(());
                 }
-                self.err("E0551", "a function cannot be defined inside another", f.span)
+                self.err(
+                    "E0551",
+                    "a function cannot be defined inside another",
+                    f.span,
+                )
             }
-            other => self.err("E0552", "this declaration is not allowed here", other.span()),
+            other => self.err(
+                "E0552",
+                "this declaration is not allowed here",
+                other.span(),
+            ),
         }
     }
 
@@ -1010,7 +1025,8 @@ impl Sema<'_> {
         let name = v.name.as_ref().map_or("", |n| n.name.as_str()).to_string();
         let is_constant = v.ty.quals.space.map(|s| s.0) == Some(ast::AddressSpace::Constant)
             && !matches!(v.ty.kind, TyKind::Pointer(_) | TyKind::LRef(_));
-        let known = v.specs.is_constexpr || (v.specs.is_static && v.ty.quals.is_const) || is_constant;
+        let known =
+            v.specs.is_constexpr || (v.specs.is_static && v.ty.quals.is_const) || is_constant;
         if known && self.const_eval == 0 {
             let attempt = self.in_const_mode(|s| {
                 let (ty, args) = s.variable_type(v)?;
@@ -1073,8 +1089,7 @@ impl Sema<'_> {
         if self.const_eval == 0 {
             for leaf in &value.leaves {
                 if let Leaf::Coop(id) = leaf
-                    && let Some(coop) =
-                        self.builder.kernel_mut().cooperatives.get_mut(id.index())
+                    && let Some(coop) = self.builder.kernel_mut().cooperatives.get_mut(id.index())
                     && coop.name.is_empty()
                 {
                     coop.name = name.to_string();
@@ -1116,12 +1131,7 @@ impl Sema<'_> {
         Ok(place)
     }
 
-    fn variable_value(
-        &mut self,
-        ty: &QualType,
-        args: Option<Vec<Arg>>,
-        v: &VarDecl,
-    ) -> Res<Value> {
+    fn variable_value(&mut self, ty: &QualType, args: Option<Vec<Arg>>, v: &VarDecl) -> Res<Value> {
         let Some(args) = args else {
             if ty.is_reference() {
                 return self.err("E0463", "a reference must be initialised", v.span);
@@ -1191,10 +1201,9 @@ impl Sema<'_> {
         };
         let align = self.builder.kernel().memory_object(id).align;
         let space = AddressSpace::Threadgroup;
-        let pointer = self.builder.emit(
-            Op::MemoryPointer(id),
-            &[anymetal_ir::Type::Pointer(space)],
-        );
+        let pointer = self
+            .builder
+            .emit(Op::MemoryPointer(id), &[anymetal_ir::Type::Pointer(space)]);
         ty.space = Some(space);
         let place = LValue {
             ty: ty.ty.clone(),

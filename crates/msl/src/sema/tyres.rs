@@ -72,11 +72,7 @@ impl Sema<'_> {
                     );
                 }
                 _ => {
-                    return self.err(
-                        "E0446",
-                        format!("'{path}' does not name a type"),
-                        path.span,
-                    );
+                    return self.err("E0446", format!("'{path}' does not name a type"), path.span);
                 }
             },
             TyKind::Auto | TyKind::DecltypeAuto => {
@@ -170,12 +166,10 @@ impl Sema<'_> {
         };
         Ok(match &ty.kind {
             // Qualifiers at the level of a function's pointer type `void (*f)(int)` say nothing of the function.
-            TyKind::Pointer(inner) if matches!(inner.kind, TyKind::Function(_)) => {
-                match &base.ty {
-                    Type::Pointer(p) => qualify(p.ty.clone().into(), &ty.quals),
-                    _ => base,
-                }
-            }
+            TyKind::Pointer(inner) if matches!(inner.kind, TyKind::Function(_)) => match &base.ty {
+                Type::Pointer(p) => qualify(p.ty.clone().into(), &ty.quals),
+                _ => base,
+            },
             _ => qualify(base, &ty.quals),
         })
     }
@@ -209,7 +203,11 @@ impl Sema<'_> {
         let c = self.constant_expr(e)?;
         match c.as_int() {
             Some(n) if (0..=1 << 32).contains(&n) => Ok(n as u64),
-            Some(n) => self.err("E0451", format!("an array cannot have {n} elements"), e.span),
+            Some(n) => self.err(
+                "E0451",
+                format!("an array cannot have {n} elements"),
+                e.span,
+            ),
             None => self.err("E0451", "an array bound must be an integer", e.span),
         }
     }

@@ -39,10 +39,7 @@ impl Uses {
                     uses.address_taken.insert(name.clone());
                 }
             }
-            ExprKind::Unary(
-                UnOp::PreInc | UnOp::PreDec | UnOp::PostInc | UnOp::PostDec,
-                inner,
-            )
+            ExprKind::Unary(UnOp::PreInc | UnOp::PreDec | UnOp::PostInc | UnOp::PostDec, inner)
             | ExprKind::Assign(_, inner, _) => {
                 if let Some(name) = root(inner) {
                     uses.assigned.insert(name.clone());
