@@ -1,9 +1,11 @@
 //! `cargo xtask bench`: our time beside PyTorch's, in one run, as a ratio.
 //!
-//! Method: each measurement is one process of ours and one of the peer, run in turn (ours, peer, ours, peer, …), each of
-//! which warms up and then repeats its work for about a second and reports the fastest and the median repetition.
-//! The ratio is their median over ours, so 1.0 is as fast as the peer and more is faster. Both sides use all cores.
+//! Method: for each group of measurements one process of ours and one of the peer run in turn (ours, peer, ours, peer), each
+//! of which warms up and then repeats its work for about two seconds. The ratio is the peer's lowest median over ours, so
+//! 1.0 is as fast as the peer and more is faster. Both sides use all cores.
 
+use std::collections::BTreeMap;
+use std::path::Path;
 use std::process::Command;
 
 use serde_json::{Value, json};
@@ -38,8 +40,19 @@ impl Options {
     }
 }
 
-/// The rounds of alternation between our process and the peer's.
-const ROUNDS: usize = 3;
+/// Groups of measurements: ours, and the peers' names for the same.
+const GROUPS: [(&str, &str); 6] = [
+    ("matmul", "matmul"),
+    ("attention", "attention"),
+    ("gelu", "gelu"),
+    ("rms_norm", "rms_norm"),
+    ("minilm", "minilm,interpreter"),
+    ("compile", ""),
+];
+
+/// Rounds of alternation between our process and the peer's.
+const ROUNDS: usize = 2;
+const SECONDS: &str = "2";
 
 /// Runs the benchmarks; always true, since a slow machine is not a failure.
 pub fn run(options: &Options) -> Result<bool, String> {
@@ -50,75 +63,80 @@ pub fn run(options: &Options) -> Result<bool, String> {
         "--package",
         "anymetal-bench",
     ]))?;
-    let asset = minilm::export(&environment)?;
-    let ours = target_dir().join("release/anymetal-bench");
-    let names = run_command(Command::new(&ours).arg("list").current_dir(root()))?;
-    for name in names.lines().filter(|name| name.contains(&options.filter)) {
-        let (mut best_ours, mut best_theirs): (Option<Value>, Option<Value>) = (None, None);
+    let assets = minilm::export(&environment)?;
+    for (ours, theirs) in GROUPS
+        .iter()
+        .filter(|(name, _)| name.contains(&options.filter))
+    {
+        let (mut our_times, mut their_times) = (BTreeMap::new(), BTreeMap::new());
         for _ in 0..ROUNDS {
-            let line = run_command(
-                Command::new(&ours)
-                    .args(["run", name])
-                    .arg(&asset)
-                    .current_dir(root()),
-            )?;
-            keep_faster(&mut best_ours, &line)?;
-            let line = run_command(
-                environment
-                    .script("bench_peers.py")
-                    .args(["--only", name, "--minilm"])
-                    .arg(&asset),
-            )?;
-            if !line.trim().is_empty() {
-                keep_faster(&mut best_theirs, &line)?;
+            let mut command = Command::new(target_dir().join("release/anymetal-bench"));
+            collect(&mut our_times, &measure(&mut command, ours, &assets)?)?;
+            if !theirs.is_empty() {
+                collect(
+                    &mut their_times,
+                    &measure(&mut environment.script("bench_peers.py"), theirs, &assets)?,
+                )?;
             }
         }
-        report(options, name, best_ours.as_ref(), best_theirs.as_ref());
+        for ((name, shape, _), time) in &our_times {
+            let peers: Vec<_> = their_times
+                .iter()
+                .filter(|((n, s, _), _)| n == name && s == shape)
+                .collect();
+            for ((_, _, peer), their_time) in &peers {
+                report(options, name, shape, *time, Some((peer, **their_time)));
+            }
+            if peers.is_empty() {
+                report(options, name, shape, *time, None);
+            }
+        }
     }
     Ok(true)
 }
 
-/// Keeps the measurement with the lower median of those that a process printed, one JSON object a line.
-fn keep_faster(best: &mut Option<Value>, printed: &str) -> Result<(), String> {
+fn measure(command: &mut Command, names: &str, assets: &Path) -> Result<String, String> {
+    run_command(
+        command
+            .args(["--only", names, "--seconds", SECONDS, "--minilm"])
+            .arg(assets)
+            .current_dir(root()),
+    )
+}
+
+/// Name, shape, and peer (empty for ours) of a measurement.
+type Key = (String, String, String);
+
+/// Keeps the lowest median of each measurement that a process printed, one JSON object a line.
+fn collect(times: &mut BTreeMap<Key, f64>, printed: &str) -> Result<(), String> {
     for line in printed.lines().filter(|line| line.starts_with('{')) {
         let value: Value = serde_json::from_str(line)
             .map_err(|error| format!("not a measurement: {line}: {error}"))?;
-        let median = |value: &Value| value["median_ms"].as_f64().unwrap_or(f64::INFINITY);
-        if best
-            .as_ref()
-            .is_none_or(|best| median(&value) < median(best))
-        {
-            *best = Some(value);
-        }
+        let text = |key: &str| value[key].as_str().unwrap_or("").to_string();
+        let median = value["median"]
+            .as_f64()
+            .ok_or_else(|| format!("a measurement without a median: {line}"))?;
+        let best = times
+            .entry((text("name"), text("shape"), text("peer")))
+            .or_insert(median);
+        *best = best.min(median);
     }
     Ok(())
 }
 
-fn report(options: &Options, name: &str, ours: Option<&Value>, theirs: Option<&Value>) {
-    let number = |value: Option<&Value>| value.and_then(|value| value["median_ms"].as_f64());
-    let (our_ms, their_ms) = (number(ours), number(theirs));
-    let ratio = our_ms.zip(their_ms).map(|(ours, theirs)| theirs / ours);
-    let text = |key: &str, value: Option<&Value>| {
-        value
-            .and_then(|v| v[key].as_str())
-            .unwrap_or("")
-            .to_string()
-    };
+fn report(options: &Options, name: &str, shape: &str, ours: f64, theirs: Option<(&str, f64)>) {
+    let ratio = theirs.map(|(_, time)| time / ours);
     if options.json {
+        let (peer, time) = theirs.unzip();
         println!(
             "{}",
-            json!({"name": name, "shape": text("shape", ours), "ours": our_ms, "peer": text("peer", theirs),
-                   "theirs": their_ms, "unit": "ms", "ratio": ratio})
+            json!({"name": name, "shape": shape, "ours": ours, "peer": peer, "theirs": time, "unit": "ms", "ratio": ratio})
         );
-    } else {
-        let show = |value: Option<f64>| value.map_or("-".to_string(), |ms| format!("{ms:.2} ms"));
-        println!(
-            "{name:<28} {:<22} ours {:>12}   {:<24} {:>12}   ratio {}",
-            text("shape", ours),
-            show(our_ms),
-            text("peer", theirs),
-            show(their_ms),
-            ratio.map_or("-".to_string(), |ratio| format!("{ratio:.2}"))
-        );
+        return;
     }
+    let other = theirs.map_or(String::new(), |(peer, time)| {
+        format!("{peer:<20} {time:>10.2} ms")
+    });
+    let ratio = ratio.map_or(String::new(), |ratio| format!("ratio {ratio:.2}"));
+    println!("{name:<24} {shape:<20} ours {ours:>10.2} ms   {other}   {ratio}");
 }

@@ -1,0 +1,188 @@
+//! The kernels of `kernels/`, each bound once and dispatched again and again.
+
+use anymetal::{Buffer, CompileOptions, Device, ElementFormat, Pipeline, Saturation, Size};
+
+use crate::{Result, measure, random, report};
+
+fn pipeline(device: &Device, file: &str, kernel: &str) -> Result<Pipeline> {
+    let options = CompileOptions {
+        include_dirs: vec!["kernels/include".into()],
+        ..CompileOptions::default()
+    };
+    Ok(device
+        .new_library_from_file(format!("kernels/{file}"), &options)?
+        .pipeline(kernel)?)
+}
+
+fn filled(device: &Device, format: ElementFormat, count: usize, seed: u64) -> Result<Buffer> {
+    Ok(
+        device
+            .new_buffer_with_bytes(&format.pack_f32(&random(count, seed), Saturation::Default))?,
+    )
+}
+
+/// Dispatches a kernel over bound buffers until the seconds are over.
+fn time(
+    seconds: f64,
+    device: &Device,
+    pipeline: &Pipeline,
+    buffers: &[&Buffer],
+    bytes: (u32, &[u8]),
+    groups: impl Into<Size>,
+    threads: usize,
+) -> Result<Vec<std::time::Duration>> {
+    let queue = device.new_queue();
+    let groups = groups.into();
+    measure(seconds, || {
+        let mut encoder = queue.encoder();
+        encoder.set_pipeline(pipeline);
+        for (index, buffer) in buffers.iter().enumerate() {
+            encoder.set_buffer(index as u32, buffer, 0);
+        }
+        encoder.set_bytes(bytes.0, bytes.1)?;
+        encoder.dispatch_threadgroups(groups, threads)?;
+        encoder.run()?;
+        Ok(())
+    })
+}
+
+fn ints(values: &[i32]) -> Vec<u8> {
+    values
+        .iter()
+        .flat_map(|value| value.to_le_bytes())
+        .collect()
+}
+
+/// `matmul2d` 2048³ in threadgroup tiles of 128 × 128.
+pub fn matmul(seconds: f64) -> Result<()> {
+    const N: usize = 2048;
+    let device = Device::system_default();
+    for (name, format) in [("f32", ElementFormat::F32), ("bf16", ElementFormat::BF16)] {
+        let pipeline = pipeline(
+            &device,
+            "matmul.metal",
+            &format!("matmul_{name}_nn_128x128"),
+        )?;
+        let [a, b, c] = [1, 2, 3].map(|seed| filled(&device, format, N * N, seed));
+        let n = N as i32;
+        let mut sizes = ints(&[n, n, n, n, n, n]);
+        sizes.extend([0u8; 24]);
+        let times = time(
+            seconds,
+            &device,
+            &pipeline,
+            &[&a?, &b?, &c?],
+            (3, &sizes),
+            [N / 128, N / 128, 1],
+            128,
+        )?;
+        report(&format!("matmul_{name}"), "2048x2048x2048", times);
+    }
+    Ok(())
+}
+
+/// FlashAttention, 8 heads × 1024 × 64, not causal.
+pub fn attention(seconds: f64) -> Result<()> {
+    const HEADS: usize = 8;
+    const LENGTH: usize = 1024;
+    const DIM: usize = 64;
+    let device = Device::system_default();
+    for (name, format) in [("f32", ElementFormat::F32), ("bf16", ElementFormat::BF16)] {
+        let pipeline = pipeline(
+            &device,
+            "flash_attention.metal",
+            &format!("flash_attention_{name}_d64"),
+        )?;
+        let [q, k, v, o] =
+            [1, 2, 3, 4].map(|seed| filled(&device, format, HEADS * LENGTH * DIM, seed));
+        let mut sizes = ints(&[LENGTH as i32, LENGTH as i32, HEADS as i32, HEADS as i32, 0]);
+        sizes.extend((1.0 / (DIM as f32).sqrt()).to_le_bytes());
+        sizes.extend([0u8; 12]);
+        let groups = [LENGTH / 64, HEADS, 1];
+        let times = time(
+            seconds,
+            &device,
+            &pipeline,
+            &[&q?, &k?, &v?, &o?],
+            (4, &sizes),
+            groups,
+            128,
+        )?;
+        report(&format!("attention_{name}"), "8x1024x64", times);
+    }
+    Ok(())
+}
+
+/// GELU (exact) on 256 MiB.
+pub fn gelu(seconds: f64) -> Result<()> {
+    const COUNT: usize = 64 << 20;
+    let device = Device::system_default();
+    let pipeline = pipeline(&device, "gelu.metal", "gelu_f32")?;
+    let (x, y) = (
+        filled(&device, ElementFormat::F32, COUNT, 1)?,
+        device.new_buffer(COUNT * 4)?,
+    );
+    let queue = device.new_queue();
+    let times = measure(seconds, || {
+        let mut encoder = queue.encoder();
+        encoder
+            .set_pipeline(&pipeline)
+            .set_buffer(0, &x, 0)
+            .set_buffer(1, &y, 0);
+        for argument in pipeline
+            .arguments()
+            .iter()
+            .filter(|argument| argument.index > 1)
+        {
+            encoder.set_bytes(argument.index, &(COUNT as u64).to_le_bytes())?;
+        }
+        encoder.dispatch_threads(COUNT, 256)?;
+        encoder.run()?;
+        Ok(())
+    })?;
+    report("gelu_f32", &COUNT.to_string(), times);
+    Ok(())
+}
+
+/// RMSNorm with `simd_sum` on 256 MiB.
+pub fn rms_norm(seconds: f64) -> Result<()> {
+    const ROWS: usize = 16384;
+    const COLUMNS: usize = 4096;
+    let device = Device::system_default();
+    let pipeline = pipeline(&device, "rms_norm.metal", "rms_norm_f32")?;
+    let x = filled(&device, ElementFormat::F32, ROWS * COLUMNS, 1)?;
+    let weight = filled(&device, ElementFormat::F32, COLUMNS, 2)?;
+    let y = device.new_buffer(ROWS * COLUMNS * 4)?;
+    let mut sizes = ints(&[COLUMNS as i32]);
+    sizes.extend(1e-5f32.to_le_bytes());
+    let times = time(
+        seconds,
+        &device,
+        &pipeline,
+        &[&x, &weight, &y],
+        (3, &sizes),
+        [ROWS, 1, 1],
+        256,
+    )?;
+    report("rms_norm_f32", &format!("{ROWS}x{COLUMNS}"), times);
+    Ok(())
+}
+
+/// FlashAttention from source to a pipeline that is ready to run.
+pub fn compile(seconds: f64) -> Result<()> {
+    let source = std::fs::read_to_string("kernels/flash_attention.metal")?;
+    let options = CompileOptions {
+        include_dirs: vec!["kernels/include".into()],
+        ..CompileOptions::default()
+    };
+    let times = measure(seconds, || {
+        // A new device has an empty cache.
+        let device = Device::cpu();
+        device
+            .new_library(&source, "kernels/flash_attention.metal", &options)?
+            .pipeline("flash_attention_f32_d64")?;
+        Ok(())
+    })?;
+    report("compile_flash_attention", "source to pipeline", times);
+    Ok(())
+}
