@@ -145,11 +145,7 @@ fn exits(block: &Block, depth: u32) -> Exits {
 fn lower(block: &mut Block, depth: u32) {
     for inst in &mut block.insts {
         match &mut inst.op {
-            Op::Break(d) | Op::Continue(d) => {
-                if *d > depth {
-                    *d -= 1;
-                }
-            }
+            Op::Break(d) | Op::Continue(d) => *d -= u32::from(*d > depth),
             Op::If {
                 then, otherwise, ..
             } => {

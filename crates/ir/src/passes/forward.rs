@@ -445,10 +445,11 @@ impl Forward<'_> {
                     | BinaryOp::Atan2 => 99,
                     _ => 1,
                 },
-                Op::Unary { op, .. } => match op {
-                    UnaryOp::Neg | UnaryOp::Not | UnaryOp::Abs => 1,
-                    _ => 99,
-                },
+                Op::Unary {
+                    op: UnaryOp::Neg | UnaryOp::Not | UnaryOp::Abs,
+                    ..
+                } => 1,
+                Op::Unary { .. } => 99,
                 Op::CoopElement(_) | Op::CoopElementIndex => 1,
                 op if op.is_pure() => 1,
                 Op::LocalGet(_) => 1,

@@ -108,7 +108,7 @@ pub fn kernel(seed: u64) -> Kernel {
             rows,
             columns,
             simdgroups: 1,
-            layout: if seed % 2 == 0 {
+            layout: if seed.is_multiple_of(2) {
                 LayoutKind::R
             } else {
                 LayoutKind::S
@@ -126,7 +126,7 @@ pub fn kernel(seed: u64) -> Kernel {
         tiles,
         array,
         fuel: 70,
-        with_tiles: seed % 3 == 0,
+        with_tiles: seed.is_multiple_of(3),
     };
     this.block(0);
     this.finish()
