@@ -9,12 +9,51 @@ use super::plan::{Plan, Source, StepOp};
 impl Plan {
     /// Removes what is not needed and joins what can be joined.
     pub fn optimise(&mut self) {
+        self.remove_idle_views();
         self.remove_dead();
         self.fuse_bias();
         self.fuse_activation();
         self.fuse_residual();
         self.remove_dead();
         self.find_ends();
+    }
+
+    /// A view that keeps the shape is its operand; a view of a view is a view of the first operand.
+    fn remove_idle_views(&mut self) {
+        let mut same: Vec<Option<Source>> = vec![None; self.slots.len()];
+        let mut base: Vec<Option<Source>> = vec![None; self.slots.len()];
+        let replace = |same: &[Option<Source>], source: &mut Source| {
+            if let Source::Slot(slot) = source {
+                if let Some(other) = &same[*slot as usize] {
+                    *source = other.clone();
+                }
+            }
+        };
+        for step in &mut self.steps {
+            step.inputs.iter_mut().for_each(|s| replace(&same, s));
+            let StepOp::Alias { shape } = &step.op else {
+                continue;
+            };
+            if let Some(Source::Slot(slot)) = step.inputs.first() {
+                if let Some(first) = &base[*slot as usize] {
+                    step.inputs[0] = first.clone();
+                }
+            }
+            let (Some(input), Some(&output)) = (step.inputs.first(), step.outputs.first()) else {
+                continue;
+            };
+            let keeps = match input {
+                Source::Slot(slot) => self.slots[*slot as usize].shape == *shape,
+                Source::Const(array) => array.shape() == shape.as_slice(),
+                Source::Transposed(_) => false,
+            };
+            if keeps {
+                same[output as usize] = Some(input.clone());
+            } else {
+                base[output as usize] = Some(input.clone());
+            }
+        }
+        self.outputs.iter_mut().for_each(|s| replace(&same, s));
     }
 
     /// How often each slot is read, results of the function included.

@@ -1,0 +1,80 @@
+//! Times a function of a model on `.npy` inputs and compares its first result with another one:
+//!
+//!     cargo run --release -p anymetal-coreai --example time_model -- MODEL.aimodel ROUNDS NAME=FILE.npy... [-- WANT.npy]
+
+use std::time::Instant;
+
+use anymetal_coreai::{Array, ElementType, Model};
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let [model, rounds, rest @ ..] = args.as_slice() else {
+        return Err("usage: MODEL.aimodel ROUNDS NAME=FILE.npy... [-- WANT.npy]".into());
+    };
+    let start = Instant::now();
+    let model = Model::load(model)?;
+    println!("load {:.1} ms", start.elapsed().as_secs_f64() * 1e3);
+    let function = model.function(&model.function_names()[0])?;
+    let mut inputs = Vec::new();
+    let mut want = None;
+    for (i, arg) in rest.iter().enumerate() {
+        match arg.split_once('=') {
+            Some((name, file)) => inputs.push((name, npy(file)?)),
+            None if arg == "--" => want = rest.get(i + 1).map(|f| npy(f)).transpose()?,
+            None => {}
+        }
+    }
+    let mut best = f64::INFINITY;
+    for round in 0..rounds.parse::<usize>()? {
+        let start = Instant::now();
+        let outputs = function.run(&inputs)?;
+        let time = start.elapsed().as_secs_f64() * 1e3;
+        if round == 0 {
+            println!("first call {time:.1} ms");
+            if let Some(want) = &want {
+                let (a, b) = (outputs[0].1.to_f32()?, want.to_f32()?);
+                let far = a
+                    .iter()
+                    .zip(&b)
+                    .map(|(x, y)| (x - y).abs())
+                    .fold(0.0, f32::max);
+                println!("largest difference {far:e} in {} values", b.len());
+            }
+        } else {
+            best = best.min(time);
+        }
+    }
+    println!("best call {best:.2} ms");
+    if let Some(summary) = function.plan_summary(&inputs)? {
+        match summary {
+            Ok(summary) => summary
+                .steps
+                .iter()
+                .for_each(|(name, n)| println!("{n:5} {name}")),
+            Err(why) => println!("not planned: {why}"),
+        }
+    }
+    Ok(())
+}
+
+/// Reads a little-endian C-order array of f32 or i32.
+fn npy(file: &str) -> Result<Array, Box<dyn std::error::Error>> {
+    let bytes = std::fs::read(file)?;
+    let length = u16::from_le_bytes([bytes[8], bytes[9]]) as usize;
+    let header = std::str::from_utf8(&bytes[10..10 + length])?;
+    let element = if header.contains("'<i4'") {
+        ElementType::I32
+    } else {
+        ElementType::F32
+    };
+    let shape = header
+        .split('(')
+        .nth(1)
+        .and_then(|s| s.split(')').next())
+        .ok_or("no shape")?;
+    let shape: Vec<usize> = shape
+        .split(',')
+        .filter_map(|d| d.trim().parse().ok())
+        .collect();
+    Ok(Array::from_bytes(element, &shape, &bytes[10 + length..])?)
+}
