@@ -8,6 +8,9 @@ pub mod fault;
 pub mod launch;
 pub mod memory;
 
+mod lanes;
+mod math;
+
 pub use fault::{
     AccessKind, CompileError, DispatchError, Fault, FaultKind, LaunchError, TensorMismatch,
     ThreadPosition,

@@ -1,0 +1,361 @@
+//! Conversions, comparisons, selections and the bytes behind masks.
+
+use anymetal_formats::ElementFormat;
+use anymetal_ir::{CompareOp, Scalar};
+
+use super::scalar::{Bf16, Bool, Cast, F16, Float};
+use super::{Bin, CHUNK, Fn1, Fn2, Fn3, Isa, Src, Ter, Un, bin, ter, un};
+
+struct To<T>(std::marker::PhantomData<T>);
+impl<A: Cast<T>, T: Copy> Un<A> for To<T> {
+    type Out = T;
+    #[inline(always)]
+    fn apply(a: A) -> T {
+        a.cast()
+    }
+}
+
+fn from<A>(to: Scalar, isa: Isa) -> Fn1
+where
+    A: Copy
+        + 'static
+        + Cast<Bool>
+        + Cast<i8>
+        + Cast<u8>
+        + Cast<i16>
+        + Cast<u16>
+        + Cast<i32>
+        + Cast<u32>
+        + Cast<i64>
+        + Cast<u64>
+        + Cast<F16>
+        + Cast<Bf16>
+        + Cast<f32>,
+{
+    match to {
+        Scalar::Bool => un::<A, To<Bool>>(isa),
+        Scalar::I8 => un::<A, To<i8>>(isa),
+        Scalar::U8 => un::<A, To<u8>>(isa),
+        Scalar::I16 => un::<A, To<i16>>(isa),
+        Scalar::U16 => un::<A, To<u16>>(isa),
+        Scalar::I32 => un::<A, To<i32>>(isa),
+        Scalar::U32 => un::<A, To<u32>>(isa),
+        Scalar::I64 => un::<A, To<i64>>(isa),
+        Scalar::U64 => un::<A, To<u64>>(isa),
+        Scalar::F16 => un::<A, To<F16>>(isa),
+        Scalar::BF16 => un::<A, To<Bf16>>(isa),
+        Scalar::F32 => un::<A, To<f32>>(isa),
+    }
+}
+
+/// The loop that converts one scalar type to another.
+pub(crate) fn convert(source: Scalar, to: Scalar, isa: Isa) -> Fn1 {
+    // Rare pairs do without vector code of their own.
+    let hot = matches!(
+        source,
+        Scalar::F16 | Scalar::BF16 | Scalar::F32 | Scalar::I32 | Scalar::U32
+    ) || to == Scalar::F32
+        || (source == Scalar::U16 && to.is_integer())
+        || (source == Scalar::Bool && to == Scalar::I32);
+    let isa = if hot { isa } else { Isa::Portable };
+    match source {
+        Scalar::Bool => from::<Bool>(to, isa),
+        Scalar::I8 => from::<i8>(to, isa),
+        Scalar::U8 => from::<u8>(to, isa),
+        Scalar::I16 => from::<i16>(to, isa),
+        Scalar::U16 => from::<u16>(to, isa),
+        Scalar::I32 => from::<i32>(to, isa),
+        Scalar::U32 => from::<u32>(to, isa),
+        Scalar::I64 => from::<i64>(to, isa),
+        Scalar::U64 => from::<u64>(to, isa),
+        Scalar::F16 => from::<F16>(to, isa),
+        Scalar::BF16 => from::<Bf16>(to, isa),
+        Scalar::F32 => from::<f32>(to, isa),
+    }
+}
+
+struct Sat<T>(std::marker::PhantomData<T>);
+
+macro_rules! saturating {
+    ($($from:ty => $($to:ty = $scalar:ident),*;)*) => {
+        $($(
+            impl Un<$from> for Sat<($from, $to)> {
+                type Out = $to;
+                #[inline(always)]
+                fn apply(a: $from) -> $to {
+                    (a as i128).clamp(<$to>::MIN as i128, <$to>::MAX as i128) as $to
+                }
+            }
+        )*)*
+
+        /// The loop that converts one integer type to another, clamping to the target's range.
+        pub(crate) fn convert_saturating(source: Scalar, to: Scalar, isa: Isa) -> Fn1 {
+            $(
+                if source == <$from as Named>::SCALAR {
+                    match to {
+                        $(Scalar::$scalar => return un::<$from, Sat<($from, $to)>>(Isa::Portable),)*
+                        _ => {}
+                    }
+                }
+            )*
+            convert(source, to, isa)
+        }
+    };
+}
+
+trait Named {
+    const SCALAR: Scalar;
+}
+macro_rules! named {
+    ($($t:ty = $s:ident),*) => {$(impl Named for $t { const SCALAR: Scalar = Scalar::$s; })*};
+}
+named!(
+    i8 = I8,
+    u8 = U8,
+    i16 = I16,
+    u16 = U16,
+    i32 = I32,
+    u32 = U32,
+    i64 = I64,
+    u64 = U64
+);
+
+saturating! {
+    i8 => u8 = U8, u16 = U16, u32 = U32, u64 = U64;
+    u8 => i8 = I8;
+    i16 => i8 = I8, u8 = U8, u16 = U16, u32 = U32, u64 = U64;
+    u16 => i8 = I8, u8 = U8, i16 = I16;
+    i32 => i8 = I8, u8 = U8, i16 = I16, u16 = U16, u32 = U32, u64 = U64;
+    u32 => i8 = I8, u8 = U8, i16 = I16, u16 = U16, i32 = I32;
+    i64 => i8 = I8, u8 = U8, i16 = I16, u16 = U16, i32 = I32, u32 = U32, u64 = U64;
+    u64 => i8 = I8, u8 = U8, i16 = I16, u16 = U16, i32 = I32, u32 = U32, i64 = I64;
+}
+
+macro_rules! comparisons {
+    ($($name:ident = $op:tt),*) => {
+        $(
+            struct $name;
+            impl<T: PartialOrd + Copy> Bin<T> for $name {
+                type Out = Bool;
+                #[inline(always)]
+                fn apply(a: T, b: T) -> Bool { Bool::new(a $op b) }
+            }
+        )*
+        fn compare_for<T: PartialOrd + Copy + 'static>(op: CompareOp, isa: Isa) -> Fn2 {
+            match op {
+                $(CompareOp::$name => bin::<T, T, $name>(isa),)*
+            }
+        }
+        $(
+            impl Bin<F16> for $name {
+                type Out = Bool;
+                #[inline(always)]
+                fn apply(a: F16, b: F16) -> Bool { Bool::new(a.widen() $op b.widen()) }
+            }
+            impl Bin<Bf16> for $name {
+                type Out = Bool;
+                #[inline(always)]
+                fn apply(a: Bf16, b: Bf16) -> Bool { Bool::new(a.widen() $op b.widen()) }
+            }
+        )*
+        fn compare_half(op: CompareOp, isa: Isa) -> Fn2 {
+            match op {
+                $(CompareOp::$name => bin::<F16, F16, $name>(isa),)*
+            }
+        }
+        fn compare_bfloat(op: CompareOp, isa: Isa) -> Fn2 {
+            match op {
+                $(CompareOp::$name => bin::<Bf16, Bf16, $name>(isa),)*
+            }
+        }
+    };
+}
+
+comparisons!(Eq = ==, Ne = !=, Lt = <, Le = <=, Gt = >, Ge = >=);
+
+/// The loop of a comparison; pointers compare as `u64`.
+pub(crate) fn compare(op: CompareOp, ty: Scalar, isa: Isa) -> Fn2 {
+    match ty {
+        Scalar::Bool | Scalar::U8 => compare_for::<u8>(op, isa),
+        Scalar::I8 => compare_for::<i8>(op, isa),
+        Scalar::I16 => compare_for::<i16>(op, isa),
+        Scalar::U16 => compare_for::<u16>(op, isa),
+        Scalar::I32 => compare_for::<i32>(op, isa),
+        Scalar::U32 => compare_for::<u32>(op, isa),
+        Scalar::I64 => compare_for::<i64>(op, isa),
+        Scalar::U64 => compare_for::<u64>(op, isa),
+        Scalar::F16 => compare_half(op, isa),
+        Scalar::BF16 => compare_bfloat(op, isa),
+        Scalar::F32 => compare_for::<f32>(op, isa),
+    }
+}
+
+struct Select;
+impl<T: Copy> Ter<u8, T, T> for Select {
+    type Out = T;
+    #[inline(always)]
+    fn apply(condition: u8, then: T, otherwise: T) -> T {
+        if condition != 0 { then } else { otherwise }
+    }
+}
+
+/// The loop of `condition ? a : b` for elements of a size in bytes.
+pub(crate) fn select(size: u32, isa: Isa) -> Fn3 {
+    match size {
+        1 => ter::<u8, u8, u8, Select>(isa),
+        2 => ter::<u8, u16, u16, Select>(isa),
+        4 => ter::<u8, u32, u32, Select>(isa),
+        _ => ter::<u8, u64, u64, Select>(isa),
+    }
+}
+
+struct Copied;
+impl<T: Copy> Un<T> for Copied {
+    type Out = T;
+    #[inline(always)]
+    fn apply(a: T) -> T {
+        a
+    }
+}
+
+/// The loop that copies elements of a size in bytes.
+pub(crate) fn copy(size: u32, isa: Isa) -> Fn1 {
+    match size {
+        1 => un::<u8, Copied>(isa),
+        2 => un::<u16, Copied>(isa),
+        4 => un::<u32, Copied>(isa),
+        _ => un::<u64, Copied>(isa),
+    }
+}
+
+struct Offset;
+impl Bin<u64> for Offset {
+    type Out = u64;
+    #[inline(always)]
+    fn apply(pointer: u64, offset: u64) -> u64 {
+        const LOW: u64 = (1 << 48) - 1;
+        (pointer & !LOW) | (pointer.wrapping_add(offset) & LOW)
+    }
+}
+
+/// Pointer plus byte offset: the object stays, the 48-bit offset wraps.
+pub(crate) fn pointer_offset(isa: Isa) -> Fn2 {
+    bin::<u64, u64, Offset>(isa)
+}
+
+struct Diff;
+impl Bin<u64> for Diff {
+    type Out = i64;
+    #[inline(always)]
+    fn apply(a: u64, b: u64) -> i64 {
+        // Sign-extend the difference of the offsets.
+        ((a.wrapping_sub(b) << 16) as i64) >> 16
+    }
+}
+
+/// Difference of two pointers in bytes.
+pub(crate) fn pointer_diff(isa: Isa) -> Fn2 {
+    bin::<u64, u64, Diff>(isa)
+}
+
+/// Merges `from` into `into` where the mask byte is not zero, over whole chunks.
+pub(crate) type BlendFn = unsafe fn(usize, *mut u8, Src, *const u8);
+
+#[inline(always)]
+unsafe fn blend_body<T: Copy>(chunks: usize, into: *mut u8, from: Src, mask: *const u8) {
+    #[inline(always)]
+    fn chunk<T: Copy>(into: &mut [T; CHUNK], from: &[T; CHUNK], mask: &[u8; CHUNK]) {
+        for i in 0..CHUNK {
+            into[i] = if mask[i] != 0 { from[i] } else { into[i] };
+        }
+    }
+    for c in 0..chunks {
+        // SAFETY: the caller passes registers with `chunks` chunks (one where the step is zero) that do not overlap.
+        unsafe {
+            chunk::<T>(
+                &mut *into.cast::<[T; CHUNK]>().add(c),
+                &*from.ptr.add(c * from.step).cast(),
+                &*mask.cast::<[u8; CHUNK]>().add(c),
+            );
+        }
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,bmi2")]
+unsafe fn blend_avx2<T: Copy>(chunks: usize, into: *mut u8, from: Src, mask: *const u8) {
+    // SAFETY: the caller's promise is the body's.
+    unsafe { blend_body::<T>(chunks, into, from, mask) }
+}
+
+fn blend_for<T: Copy + 'static>(isa: Isa) -> BlendFn {
+    match isa {
+        Isa::Portable => blend_body::<T>,
+        #[cfg(target_arch = "x86_64")]
+        Isa::Avx2 => blend_avx2::<T>,
+    }
+}
+
+/// The merge for elements of a size in bytes.
+pub(crate) fn blend(size: u32, isa: Isa) -> BlendFn {
+    match size {
+        1 => blend_for::<u8>(isa),
+        2 => blend_for::<u16>(isa),
+        4 => blend_for::<u32>(isa),
+        _ => blend_for::<u64>(isa),
+    }
+}
+
+macro_rules! decoders {
+    ($($name:ident = $format:ident),*) => {
+        $(
+            struct $name;
+            impl Un<u8> for $name {
+                type Out = f32;
+                #[inline(always)]
+                fn apply(a: u8) -> f32 { ElementFormat::$format.decode_f32(u64::from(a)) }
+            }
+            impl Un<f32> for $name {
+                type Out = u8;
+                #[inline(always)]
+                fn apply(a: f32) -> u8 {
+                    ElementFormat::$format.encode_with(f64::from(a), anymetal_formats::Saturation::Default) as u8
+                }
+            }
+            impl Un<f32> for Sat<$name> {
+                type Out = u8;
+                #[inline(always)]
+                fn apply(a: f32) -> u8 { ElementFormat::$format.encode_with(f64::from(a), anymetal_formats::Saturation::Clamp) as u8 }
+            }
+        )*
+        /// The loop that decodes codes of a format to `f32`.
+        pub(crate) fn decode(format: ElementFormat) -> Option<Fn1> {
+            match format {
+                $(ElementFormat::$format => Some(un::<u8, $name>(Isa::Portable)),)*
+                _ => None,
+            }
+        }
+        /// The loop that encodes `f32` to codes of a format.
+        pub(crate) fn encode(format: ElementFormat, saturate: bool) -> Option<Fn1> {
+            match format {
+                $(ElementFormat::$format => Some(if saturate {
+                    un::<f32, Sat<$name>>(Isa::Portable)
+                } else {
+                    un::<f32, $name>(Isa::Portable)
+                }),)*
+                _ => None,
+            }
+        }
+    };
+}
+
+decoders!(
+    Int4B = Int4B,
+    UInt4B = UInt4B,
+    Int2B = Int2B,
+    UInt2B = UInt2B,
+    Fp4E2M1 = Fp4E2M1,
+    Fp8E4M3 = Fp8E4M3,
+    Fp8E5M2 = Fp8E5M2,
+    Fp8UE8M0 = Fp8UE8M0
+);

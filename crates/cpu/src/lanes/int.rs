@@ -1,0 +1,280 @@
+//! Integer and `bool` operations.
+
+use anymetal_ir::{BinaryOp, Scalar, TernaryOp, UnaryOp};
+
+use super::scalar::Bool;
+use super::{Bin, Fn1, Fn2, Fn3, Isa, Ter, Un, bin, ter, un};
+
+/// What integer operations need of a type. Division by zero gives 0, everything wraps.
+pub(crate) trait Int: Copy + Ord + 'static {
+    fn add(self, other: Self) -> Self;
+    fn sub(self, other: Self) -> Self;
+    fn mul(self, other: Self) -> Self;
+    fn div(self, other: Self) -> Self;
+    fn rem(self, other: Self) -> Self;
+    fn and(self, other: Self) -> Self;
+    fn or(self, other: Self) -> Self;
+    fn xor(self, other: Self) -> Self;
+    fn shl(self, count: Self) -> Self;
+    fn shr(self, count: Self) -> Self;
+    fn mul_hi(self, other: Self) -> Self;
+    fn add_sat(self, other: Self) -> Self;
+    fn sub_sat(self, other: Self) -> Self;
+    fn abs_diff(self, other: Self) -> Self;
+    fn hadd(self, other: Self) -> Self;
+    fn rhadd(self, other: Self) -> Self;
+    fn rotate(self, count: Self) -> Self;
+    fn neg(self) -> Self;
+    fn not(self) -> Self;
+    fn abs(self) -> Self;
+    fn sign(self) -> Self;
+    fn clz(self) -> Self;
+    fn ctz(self) -> Self;
+    fn popcount(self) -> Self;
+    fn reverse(self) -> Self;
+}
+
+macro_rules! ints {
+    ($($t:ty, $wide:ty, $abs:expr, $sign:expr;)*) => {$(
+        impl Int for $t {
+            #[inline(always)]
+            fn add(self, other: Self) -> Self { self.wrapping_add(other) }
+            #[inline(always)]
+            fn sub(self, other: Self) -> Self { self.wrapping_sub(other) }
+            #[inline(always)]
+            fn mul(self, other: Self) -> Self { self.wrapping_mul(other) }
+            #[inline(always)]
+            fn div(self, other: Self) -> Self {
+                if other == 0 { 0 } else { self.wrapping_div(other) }
+            }
+            #[inline(always)]
+            fn rem(self, other: Self) -> Self {
+                if other == 0 { 0 } else { self.wrapping_rem(other) }
+            }
+            #[inline(always)]
+            fn and(self, other: Self) -> Self { self & other }
+            #[inline(always)]
+            fn or(self, other: Self) -> Self { self | other }
+            #[inline(always)]
+            fn xor(self, other: Self) -> Self { self ^ other }
+            #[inline(always)]
+            fn shl(self, count: Self) -> Self { self.wrapping_shl(count as u32) }
+            #[inline(always)]
+            fn shr(self, count: Self) -> Self { self.wrapping_shr(count as u32) }
+            #[inline(always)]
+            fn mul_hi(self, other: Self) -> Self {
+                ((self as $wide * other as $wide) >> <$t>::BITS) as $t
+            }
+            #[inline(always)]
+            fn add_sat(self, other: Self) -> Self { self.saturating_add(other) }
+            #[inline(always)]
+            fn sub_sat(self, other: Self) -> Self { self.saturating_sub(other) }
+            #[inline(always)]
+            fn abs_diff(self, other: Self) -> Self { <$t>::abs_diff(self, other) as $t }
+            #[inline(always)]
+            fn hadd(self, other: Self) -> Self { ((self as $wide + other as $wide) >> 1) as $t }
+            #[inline(always)]
+            fn rhadd(self, other: Self) -> Self { ((self as $wide + other as $wide + 1) >> 1) as $t }
+            #[inline(always)]
+            fn rotate(self, count: Self) -> Self {
+                self.rotate_left(count as u32 & (<$t>::BITS - 1))
+            }
+            #[inline(always)]
+            fn neg(self) -> Self { self.wrapping_neg() }
+            #[inline(always)]
+            fn not(self) -> Self { !self }
+            #[inline(always)]
+            fn abs(self) -> Self { $abs(self) }
+            #[inline(always)]
+            fn sign(self) -> Self { $sign(self) }
+            #[inline(always)]
+            fn clz(self) -> Self { self.leading_zeros() as $t }
+            #[inline(always)]
+            fn ctz(self) -> Self { self.trailing_zeros() as $t }
+            #[inline(always)]
+            fn popcount(self) -> Self { self.count_ones() as $t }
+            #[inline(always)]
+            fn reverse(self) -> Self { self.reverse_bits() }
+        }
+    )*};
+}
+
+ints! {
+    i8, i16, i8::wrapping_abs, i8::signum;
+    u8, u16, |x| x, |x: u8| x.min(1);
+    i16, i32, i16::wrapping_abs, i16::signum;
+    u16, u32, |x| x, |x: u16| x.min(1);
+    i32, i64, i32::wrapping_abs, i32::signum;
+    u32, u64, |x| x, |x: u32| x.min(1);
+    i64, i128, i64::wrapping_abs, i64::signum;
+    u64, u128, |x| x, |x: u64| x.min(1);
+}
+
+macro_rules! int_ops {
+    (un: $($u:ident = $um:ident),*; bin: $($b:ident = $bm:ident),*) => {
+        $(
+            struct $u;
+            impl<T: Int> Un<T> for $u {
+                type Out = T;
+                #[inline(always)]
+                fn apply(a: T) -> T { a.$um() }
+            }
+        )*
+        $(
+            struct $b;
+            impl<T: Int> Bin<T> for $b {
+                type Out = T;
+                #[inline(always)]
+                fn apply(a: T, b: T) -> T { a.$bm(b) }
+            }
+        )*
+    };
+}
+
+int_ops! {
+    un: Neg = neg, Not = not, Abs = abs, Sign = sign, Clz = clz, Ctz = ctz, Popcount = popcount, Reverse = reverse;
+    bin: Add = add, Sub = sub, Mul = mul, Div = div, Rem = rem, And = and, Or = or, Xor = xor, Shl = shl, Shr = shr,
+        Min = min, Max = max, MulHi = mul_hi, AddSat = add_sat, SubSat = sub_sat, AbsDiff = abs_diff, Hadd = hadd,
+        Rhadd = rhadd, Rotate = rotate
+}
+
+struct Clamp;
+impl<T: Int> Ter<T> for Clamp {
+    type Out = T;
+    #[inline(always)]
+    fn apply(a: T, b: T, c: T) -> T {
+        a.max(b).min(c)
+    }
+}
+
+struct Median3;
+impl<T: Int> Ter<T> for Median3 {
+    type Out = T;
+    #[inline(always)]
+    fn apply(a: T, b: T, c: T) -> T {
+        a.min(b).max(a.max(b).min(c))
+    }
+}
+
+struct Fma;
+impl<T: Int> Ter<T> for Fma {
+    type Out = T;
+    #[inline(always)]
+    fn apply(a: T, b: T, c: T) -> T {
+        a.mul(b).add(c)
+    }
+}
+
+struct BitSelect;
+impl<T: Int> Ter<T> for BitSelect {
+    type Out = T;
+    #[inline(always)]
+    fn apply(a: T, b: T, c: T) -> T {
+        a.and(c.not()).or(b.and(c))
+    }
+}
+
+/// Runs a generic function for the type behind an integer scalar.
+macro_rules! for_int {
+    ($ty:expr, $call:ident($($arg:expr),*)) => {
+        match $ty {
+            Scalar::I8 => $call::<i8>($($arg),*),
+            Scalar::U8 => $call::<u8>($($arg),*),
+            Scalar::I16 => $call::<i16>($($arg),*),
+            Scalar::U16 => $call::<u16>($($arg),*),
+            Scalar::I32 => $call::<i32>($($arg),*),
+            Scalar::U32 => $call::<u32>($($arg),*),
+            Scalar::I64 => $call::<i64>($($arg),*),
+            Scalar::U64 => $call::<u64>($($arg),*),
+            _ => None,
+        }
+    };
+}
+
+fn unary_for<T: Int>(op: UnaryOp, isa: Isa) -> Option<Fn1> {
+    let plain = Isa::Portable;
+    Some(match op {
+        UnaryOp::Neg => un::<T, Neg>(isa),
+        UnaryOp::Not => un::<T, Not>(isa),
+        UnaryOp::Abs => un::<T, Abs>(isa),
+        UnaryOp::Sign => un::<T, Sign>(plain),
+        UnaryOp::Clz => un::<T, Clz>(plain),
+        UnaryOp::Ctz => un::<T, Ctz>(plain),
+        UnaryOp::Popcount => un::<T, Popcount>(plain),
+        UnaryOp::ReverseBits => un::<T, Reverse>(plain),
+        _ => return None,
+    })
+}
+
+fn binary_for<T: Int>(op: BinaryOp, isa: Isa) -> Option<Fn2> {
+    let plain = Isa::Portable;
+    Some(match op {
+        BinaryOp::Add => bin::<T, T, Add>(isa),
+        BinaryOp::Sub => bin::<T, T, Sub>(isa),
+        BinaryOp::Mul => bin::<T, T, Mul>(isa),
+        BinaryOp::Div => bin::<T, T, Div>(plain),
+        BinaryOp::Rem => bin::<T, T, Rem>(plain),
+        BinaryOp::And => bin::<T, T, And>(isa),
+        BinaryOp::Or => bin::<T, T, Or>(isa),
+        BinaryOp::Xor => bin::<T, T, Xor>(isa),
+        BinaryOp::Shl => bin::<T, T, Shl>(isa),
+        BinaryOp::Shr => bin::<T, T, Shr>(isa),
+        BinaryOp::Min => bin::<T, T, Min>(isa),
+        BinaryOp::Max => bin::<T, T, Max>(isa),
+        BinaryOp::MulHi => bin::<T, T, MulHi>(plain),
+        BinaryOp::AddSat => bin::<T, T, AddSat>(plain),
+        BinaryOp::SubSat => bin::<T, T, SubSat>(plain),
+        BinaryOp::AbsDiff => bin::<T, T, AbsDiff>(plain),
+        BinaryOp::Hadd => bin::<T, T, Hadd>(plain),
+        BinaryOp::Rhadd => bin::<T, T, Rhadd>(plain),
+        BinaryOp::Rotate => bin::<T, T, Rotate>(plain),
+        _ => return None,
+    })
+}
+
+fn ternary_for<T: Int>(op: TernaryOp, isa: Isa) -> Option<Fn3> {
+    Some(match op {
+        TernaryOp::Fma => ter::<T, T, T, Fma>(isa),
+        TernaryOp::Clamp => ter::<T, T, T, Clamp>(Isa::Portable),
+        TernaryOp::Median3 => ter::<T, T, T, Median3>(Isa::Portable),
+        TernaryOp::BitSelect => ter::<T, T, T, BitSelect>(Isa::Portable),
+    })
+}
+
+/// The loop of a unary integer or `bool` operation.
+pub(crate) fn unary(op: UnaryOp, ty: Scalar, isa: Isa) -> Option<Fn1> {
+    if ty == Scalar::Bool {
+        return match op {
+            UnaryOp::Not => Some(un::<Bool, BoolNot>(isa)),
+            _ => None,
+        };
+    }
+    for_int!(ty, unary_for(op, isa))
+}
+
+/// The loop of a binary integer or `bool` operation.
+pub(crate) fn binary(op: BinaryOp, ty: Scalar, isa: Isa) -> Option<Fn2> {
+    if ty == Scalar::Bool {
+        return match op {
+            BinaryOp::And | BinaryOp::Mul | BinaryOp::Min => Some(bin::<u8, u8, And>(isa)),
+            BinaryOp::Or | BinaryOp::Add | BinaryOp::Max => Some(bin::<u8, u8, Or>(isa)),
+            BinaryOp::Xor => Some(bin::<u8, u8, Xor>(isa)),
+            _ => None,
+        };
+    }
+    for_int!(ty, binary_for(op, isa))
+}
+
+/// The loop of a ternary integer operation.
+pub(crate) fn ternary(op: TernaryOp, ty: Scalar, isa: Isa) -> Option<Fn3> {
+    for_int!(ty, ternary_for(op, isa))
+}
+
+struct BoolNot;
+impl Un<Bool> for BoolNot {
+    type Out = Bool;
+    #[inline(always)]
+    fn apply(a: Bool) -> Bool {
+        Bool(a.0 ^ 1)
+    }
+}
