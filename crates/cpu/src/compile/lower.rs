@@ -1,0 +1,869 @@
+//! Lowering of values, memory and lane communication.
+
+use std::collections::HashMap;
+
+use anymetal_ir::{
+    AddressSpace, AtomicOp, BinaryOp, Builtin, GroupOp, Kernel, LocalId, LocationId, MathMode, Op,
+    Scalar, Type, UnaryOp, ValueId, VoteOp,
+};
+
+use super::classify::{Class, Classes, MapId, classify};
+use super::control::Positions;
+use super::program::{Access, AffineKind, Block, Inst, Lanes, Program, Reg};
+use crate::fault::CompileError;
+use crate::lanes::{Fn2, Isa, convert, float, int};
+
+/// What a virtual register is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Virtual {
+    pub size: u8,
+    pub class: Class,
+    /// Lives in the area of map bodies.
+    pub in_map: bool,
+    /// Never shared with another value: constants, built-ins and locals.
+    pub permanent: bool,
+}
+
+/// A fused multiplication that an addition may still take over.
+#[derive(Clone, Copy)]
+struct Product {
+    at: usize,
+    a: Reg,
+    b: Reg,
+}
+
+pub(super) struct Lower<'k> {
+    pub kernel: &'k Kernel,
+    pub isa: Isa,
+    pub classes: Classes,
+    pub positions: Positions,
+    pub vregs: Vec<Virtual>,
+    values: Vec<Option<Reg>>,
+    constants: HashMap<(u8, u64), Reg>,
+    pub constant_list: Vec<(Reg, u64)>,
+    pub builtins: Vec<(Builtin, Reg)>,
+    locals: HashMap<(LocalId, MapId), Reg>,
+    /// Integer operations already done with registers that cannot change.
+    pub memo: HashMap<(BinaryOp, u32, u32), Reg>,
+    products: HashMap<ValueId, Product>,
+    pub map: MapId,
+    pub captures: Vec<(Reg, Reg)>,
+    /// In a map: the tile that it runs over.
+    pub over: Option<u32>,
+    pub out: Block,
+    pub location: LocationId,
+    pub depth: u32,
+    pub deepest: [u32; 2],
+    pub effects: anymetal_ir::passes::Effects,
+}
+
+/// Compiles a kernel. `dense` says that strips may span threadgroups.
+pub(crate) fn lower(kernel: &Kernel, isa: Isa, dense: bool) -> Result<Program, CompileError> {
+    let mut lower = Lower {
+        kernel,
+        isa,
+        classes: classify(kernel, dense),
+        positions: Positions::of(kernel),
+        vregs: Vec::new(),
+        values: vec![None; kernel.values.len()],
+        constants: HashMap::new(),
+        constant_list: Vec::new(),
+        builtins: Vec::new(),
+        locals: HashMap::new(),
+        memo: HashMap::new(),
+        products: HashMap::new(),
+        map: 0,
+        captures: Vec::new(),
+        over: None,
+        out: Block::default(),
+        location: LocationId::default(),
+        depth: 0,
+        deepest: [0; 2],
+        effects: anymetal_ir::passes::Effects::of(kernel),
+    };
+    let body = lower.block(&kernel.body)?;
+    let mut program = Program {
+        body,
+        constants: lower.constant_list,
+        builtins: lower.builtins,
+        ..Program::default()
+    };
+    program.main.depth = lower.deepest[0] + 1;
+    program.map.depth = lower.deepest[1] + 1;
+    super::allocate::allocate(&mut program, &lower.vregs);
+    Ok(program)
+}
+
+impl Lower<'_> {
+    pub fn unsupported(&self, what: impl Into<String>) -> CompileError {
+        CompileError::Unsupported {
+            what: what.into(),
+            location: self.kernel.locations.describe(self.location),
+        }
+    }
+
+    pub fn malformed(&self, what: impl Into<String>) -> CompileError {
+        CompileError::Malformed {
+            what: what.into(),
+            location: self.kernel.locations.describe(self.location),
+        }
+    }
+
+    pub fn push(&mut self, inst: Inst) {
+        self.out.insts.push((inst, self.location));
+    }
+
+    /// A new virtual register.
+    pub fn register(&mut self, size: u8, class: Class, permanent: bool) -> Reg {
+        let at = self.vregs.len() as u32;
+        self.vregs.push(Virtual {
+            size,
+            class,
+            in_map: self.map != 0,
+            permanent,
+        });
+        Reg {
+            at,
+            tag: match class {
+                Class::Uniform => Reg::UNIFORM,
+                // The allocator numbers tags.
+                Class::Affine => 0,
+                Class::Plain => Reg::PLAIN,
+            },
+            size,
+        }
+    }
+
+    pub fn class(&self, reg: Reg) -> Class {
+        self.vregs[reg.at as usize].class
+    }
+
+    pub fn joined(&self, regs: &[Reg]) -> Class {
+        regs.iter()
+            .map(|&reg| self.class(reg))
+            .max()
+            .unwrap_or(Class::Uniform)
+    }
+
+    /// A constant; the same one is kept once.
+    pub fn constant(&mut self, size: u8, bits: u64) -> Reg {
+        if let Some(&reg) = self.constants.get(&(size, bits)) {
+            return reg;
+        }
+        let reg = self.register(size, Class::Uniform, true);
+        self.constants.insert((size, bits), reg);
+        self.constant_list.push((reg, bits));
+        reg
+    }
+
+    pub fn as_constant(&self, reg: Reg) -> Option<u64> {
+        self.constant_list
+            .iter()
+            .find(|(known, _)| known.at == reg.at)
+            .map(|&(_, bits)| bits)
+    }
+
+    pub fn scalar(&self, value: ValueId) -> Scalar {
+        self.kernel.ty(value).scalar().unwrap_or(Scalar::U64)
+    }
+
+    fn size(ty: Type) -> u8 {
+        match ty {
+            Type::Scalar(scalar) => scalar.size() as u8,
+            Type::Pointer(_) => 8,
+        }
+    }
+
+    /// The register that a result is to be written to.
+    pub fn define(&mut self, value: ValueId) -> Reg {
+        let size = Self::size(self.kernel.ty(value));
+        let reg = self.register(size, self.classes.values[value.index()], false);
+        self.values[value.index()] = Some(reg);
+        reg
+    }
+
+    pub fn bind(&mut self, value: ValueId, reg: Reg) {
+        self.values[value.index()] = Some(reg);
+    }
+
+    /// What stands in a map body for a register from outside.
+    fn captured(&mut self, reg: Reg) -> Reg {
+        if reg.is_uniform() {
+            return reg;
+        }
+        if let Some(&(_, inside)) = self.captures.iter().find(|(outside, _)| *outside == reg) {
+            return inside;
+        }
+        let inside = self.register(reg.size, Class::Uniform, false);
+        self.captures.push((reg, inside));
+        inside
+    }
+
+    /// The register that holds a value.
+    pub fn value(&mut self, value: ValueId) -> Result<Reg, CompileError> {
+        let Some(reg) = self.values.get(value.index()).copied().flatten() else {
+            return Err(self.malformed(format!("{value} is used before it is defined")));
+        };
+        if self.map != 0 && !self.vregs[reg.at as usize].in_map {
+            return Ok(self.captured(reg));
+        }
+        Ok(reg)
+    }
+
+    pub fn all(&mut self, values: &[ValueId]) -> Result<Vec<Reg>, CompileError> {
+        values.iter().map(|&value| self.value(value)).collect()
+    }
+
+    fn local(&mut self, local: LocalId) -> Reg {
+        if let Some(&reg) = self.locals.get(&(local, self.map)) {
+            return reg;
+        }
+        let class = self
+            .classes
+            .locals
+            .get(&(local, self.map))
+            .copied()
+            .unwrap_or(Class::Uniform);
+        let size = Self::size(self.kernel.local(local).ty);
+        let reg = self.register(size, class, true);
+        self.locals.insert((local, self.map), reg);
+        reg
+    }
+
+    /// `a op b` on `i64` registers, folded, remembered, and affine where the operands are.
+    pub fn int2(&mut self, op: BinaryOp, a: Reg, b: Reg) -> Result<Reg, CompileError> {
+        if let (Some(x), Some(y)) = (self.as_constant(a), self.as_constant(b)) {
+            let (x, y) = (x as i64, y as i64);
+            let value = match op {
+                BinaryOp::Add => Some(x.wrapping_add(y)),
+                BinaryOp::Sub => Some(x.wrapping_sub(y)),
+                BinaryOp::Mul => Some(x.wrapping_mul(y)),
+                BinaryOp::Min => Some(x.min(y)),
+                _ => None,
+            };
+            if let Some(value) = value {
+                return Ok(self.constant(8, value as u64));
+            }
+        }
+        let is = |lower: &Self, reg: Reg, bits: u64| lower.as_constant(reg) == Some(bits);
+        match op {
+            BinaryOp::Add if is(self, a, 0) => return Ok(b),
+            BinaryOp::Add | BinaryOp::Sub if is(self, b, 0) => return Ok(a),
+            BinaryOp::Mul if is(self, a, 1) || is(self, b, 0) => return Ok(b),
+            BinaryOp::Mul if is(self, b, 1) || is(self, a, 0) => return Ok(a),
+            _ => {}
+        }
+        if let Some(&known) = self.memo.get(&(op, a.at, b.at)) {
+            return Ok(known);
+        }
+        let out = self.binary(op, Scalar::I64, a, b)?;
+        self.memo.insert((op, a.at, b.at), out);
+        Ok(out)
+    }
+
+    /// An integer operation into a new register.
+    pub fn binary(
+        &mut self,
+        op: BinaryOp,
+        ty: Scalar,
+        a: Reg,
+        b: Reg,
+    ) -> Result<Reg, CompileError> {
+        let class = self.joined(&[a, b]);
+        let kind = affine_kind(op);
+        let class = if class == Class::Affine && kind.is_none() {
+            Class::Plain
+        } else {
+            class
+        };
+        let out = self.register(ty.size() as u8, class, false);
+        let f = int::binary(op, ty, self.isa)
+            .ok_or_else(|| self.malformed(format!("{op:?} of {ty}")))?;
+        self.push_binary(kind, ty, f, out, a, b);
+        Ok(out)
+    }
+
+    fn push_binary(
+        &mut self,
+        kind: Option<AffineKind>,
+        ty: Scalar,
+        f: Fn2,
+        out: Reg,
+        a: Reg,
+        b: Reg,
+    ) {
+        match kind {
+            Some(kind) if self.class(out) == Class::Affine => self.push(Inst::Affine {
+                kind,
+                ty,
+                lanes: Lanes::Two(f),
+                out,
+                a,
+                b,
+            }),
+            _ => self.push(Inst::Op2 { f, out, a, b }),
+        }
+    }
+
+    /// `pointer + offset`.
+    pub fn pointer_offset(&mut self, pointer: Reg, offset: Reg) -> Reg {
+        if self.as_constant(offset) == Some(0) {
+            return pointer;
+        }
+        let class = self.joined(&[pointer, offset]);
+        let out = self.register(8, class, false);
+        let f = convert::pointer_offset(self.isa);
+        self.push_binary(
+            Some(AffineKind::PointerOffset),
+            Scalar::U64,
+            f,
+            out,
+            pointer,
+            offset,
+        );
+        out
+    }
+
+    /// One instruction of the IR.
+    pub fn inst(&mut self, inst: &anymetal_ir::Inst) -> Result<(), CompileError> {
+        self.location = inst.location;
+        let result = inst.first;
+        match &inst.op {
+            Op::Const(value) => {
+                let reg = self.constant(value.ty.size() as u8, value.bits);
+                self.bind(result, reg);
+            }
+            Op::Builtin(which) => {
+                let reg = match self.builtins.iter().find(|(known, _)| known == which) {
+                    Some(&(_, reg)) => reg,
+                    None => {
+                        let map = std::mem::replace(&mut self.map, 0);
+                        let class = if map == 0 {
+                            self.classes.values[result.index()]
+                        } else {
+                            Class::Affine
+                        };
+                        let reg = self.register(4, class, true);
+                        self.map = map;
+                        self.builtins.push((*which, reg));
+                        reg
+                    }
+                };
+                self.bind(result, reg);
+            }
+            Op::Unary { op, operand, mode } => {
+                let ty = self.scalar(*operand);
+                let a = self.value(*operand)?;
+                let f = self.unary(*op, ty, *mode)?;
+                let out = self.define(result);
+                self.push(Inst::Op1 { f, out, a });
+            }
+            Op::Binary { op, lhs, rhs, mode } => self.ir_binary(result, *op, *lhs, *rhs, *mode)?,
+            Op::Ternary { op, a, b, c, .. } => {
+                let ty = self.scalar(*a);
+                let f = if ty.is_float() {
+                    float::ternary(*op, ty, self.isa)
+                } else {
+                    int::ternary(*op, ty, self.isa)
+                };
+                let f = f.ok_or_else(|| self.malformed(format!("{op:?} of {ty}")))?;
+                let (a, b, c) = (self.value(*a)?, self.value(*b)?, self.value(*c)?);
+                let out = self.define(result);
+                self.push(Inst::Op3 { f, out, a, b, c });
+            }
+            Op::Compare { op, lhs, rhs } => {
+                let ty = self.scalar(*lhs);
+                let f = convert::compare(*op, ty, self.isa);
+                let (a, b) = (self.value(*lhs)?, self.value(*rhs)?);
+                let out = self.define(result);
+                let either = self.class(a).max(self.class(b)) == Class::Affine;
+                if either && ty.is_integer() {
+                    self.push(Inst::Affine {
+                        kind: AffineKind::Compare(*op),
+                        ty,
+                        lanes: Lanes::Two(f),
+                        out,
+                        a,
+                        b,
+                    });
+                } else {
+                    self.push(Inst::Op2 { f, out, a, b });
+                }
+            }
+            Op::Select {
+                condition,
+                then,
+                otherwise,
+            } => {
+                let (a, b, c) = (
+                    self.value(*condition)?,
+                    self.value(*then)?,
+                    self.value(*otherwise)?,
+                );
+                let f = convert::select(u32::from(b.size), self.isa);
+                let out = self.define(result);
+                self.push(Inst::Op3 { f, out, a, b, c });
+            }
+            Op::Convert {
+                operand,
+                to,
+                saturate,
+            } => {
+                let from = self.scalar(*operand);
+                let f = if *saturate {
+                    convert::convert_saturating(from, *to, self.isa)
+                } else {
+                    convert::convert(from, *to, self.isa)
+                };
+                self.conversion(result, *operand, from, *to, f)?;
+            }
+            Op::Bitcast { operand, to } => {
+                let from = self.scalar(*operand);
+                let to = to.scalar().unwrap_or(Scalar::U64);
+                if from.size() != to.size() {
+                    return Err(self.malformed(format!("a bitcast of {from} to {to}")));
+                }
+                let f = convert::copy(to.size(), self.isa);
+                // Same-width conversion of integers is the identity on bits.
+                self.conversion(result, *operand, from, to, f)?;
+            }
+            Op::Decode { operand, format } => {
+                let f = convert::decode(*format)
+                    .ok_or_else(|| self.malformed(format!("decode of {format}")))?;
+                let a = self.value(*operand)?;
+                let out = self.define(result);
+                self.push(Inst::Op1 { f, out, a });
+            }
+            Op::Encode {
+                operand,
+                format,
+                saturate,
+            } => {
+                let f = convert::encode(*format, *saturate)
+                    .ok_or_else(|| self.malformed(format!("encode of {format}")))?;
+                let a = self.value(*operand)?;
+                let out = self.define(result);
+                self.push(Inst::Op1 { f, out, a });
+            }
+            Op::Frexp { operand } | Op::Modf { operand } => {
+                let ty = self.scalar(*operand);
+                let pair = if matches!(inst.op, Op::Frexp { .. }) {
+                    float::frexp(ty, self.isa)
+                } else {
+                    float::modf(ty, self.isa)
+                };
+                let (first, second) =
+                    pair.ok_or_else(|| self.malformed(format!("parts of {ty}")))?;
+                let a = self.value(*operand)?;
+                let out = self.define(result);
+                self.push(Inst::Op1 { f: first, out, a });
+                let out = self.define(ValueId(result.0 + 1));
+                self.push(Inst::Op1 { f: second, out, a });
+            }
+            Op::LocalGet(local) => {
+                if self.map != 0 && !self.positions.is_set_in(*local, self.map) {
+                    // A local from outside, which the map only reads.
+                    let map = std::mem::replace(&mut self.map, 0);
+                    let outside = self.local(*local);
+                    self.map = map;
+                    let inside = self.captured(outside);
+                    self.bind(result, inside);
+                    return Ok(());
+                }
+                let reg = self.local(*local);
+                if self.positions.can_alias(*local, self.map, result) {
+                    self.bind(result, reg);
+                } else {
+                    let copy = convert::copy(u32::from(reg.size), self.isa);
+                    let out = self.define(result);
+                    self.push(Inst::LocalGet {
+                        copy,
+                        out,
+                        local: reg,
+                    });
+                }
+            }
+            Op::LocalSet { local, value } => {
+                if self.map != 0 && self.positions.outlives_map(*local) {
+                    let name = self.kernel.local(*local).name.clone();
+                    return Err(self.malformed(format!(
+                        "a loop over cooperative elements sets '{name}', which lives outside of it"
+                    )));
+                }
+                let value = self.value(*value)?;
+                let local = self.local(*local);
+                let size = u32::from(local.size);
+                self.push(Inst::LocalSet {
+                    copy: convert::copy(size, self.isa),
+                    blend: convert::blend(size, self.isa),
+                    local,
+                    value,
+                });
+                self.memo.clear();
+                self.products.clear();
+            }
+            Op::MemoryPointer(memory) => {
+                let object = 1 + self.kernel.arguments.len() as u64 + u64::from(memory.0);
+                let reg = self.constant(8, object << 48);
+                self.bind(result, reg);
+            }
+            Op::ArgumentPointer(argument) => {
+                let reg = self.constant(8, (1 + u64::from(argument.0)) << 48);
+                self.bind(result, reg);
+            }
+            Op::ArgumentTensor(argument) => {
+                // A handle of the executor's own, which stands for whatever the dispatch binds there.
+                let reg = self.constant(8, ARGUMENT_HANDLE | u64::from(argument.0));
+                self.bind(result, reg);
+            }
+            Op::NullPointer(_) => {
+                let reg = self.constant(8, 0);
+                self.bind(result, reg);
+            }
+            Op::TensorQuery {
+                handle,
+                spec,
+                field,
+            } => {
+                let handle = self.value(*handle)?;
+                let out = self.define(result);
+                self.push(Inst::TensorQuery {
+                    handle,
+                    spec: spec.clone(),
+                    field: *field,
+                    out,
+                });
+            }
+            Op::PointerOffset { pointer, offset } => {
+                let (pointer, offset) = (self.value(*pointer)?, self.value(*offset)?);
+                let f = convert::pointer_offset(self.isa);
+                let out = self.define(result);
+                let kind = Some(AffineKind::PointerOffset);
+                self.push_binary(kind, Scalar::U64, f, out, pointer, offset);
+            }
+            Op::PointerDiff { lhs, rhs } => {
+                let (a, b) = (self.value(*lhs)?, self.value(*rhs)?);
+                let f = convert::pointer_diff(self.isa);
+                let out = self.define(result);
+                self.push(Inst::Op2 { f, out, a, b });
+            }
+            Op::Load {
+                pointer,
+                ty,
+                count,
+                align,
+            } => {
+                let pointer = self.value(*pointer)?;
+                let values = (0..*count)
+                    .map(|i| self.define(ValueId(result.0 + i)))
+                    .collect();
+                let size = Self::size(*ty);
+                self.push(Inst::Load(Box::new(Access {
+                    pointer,
+                    values,
+                    size,
+                    boolean: *ty == Type::Scalar(Scalar::Bool),
+                    align: (*align).min(u32::from(size)),
+                    predicate: None,
+                })));
+            }
+            Op::Store {
+                pointer,
+                values,
+                align,
+            } => {
+                let pointer = self.value(*pointer)?;
+                let values = self.all(values)?;
+                let size = values.first().map_or(1, |reg| reg.size);
+                self.push(Inst::Store(Box::new(Access {
+                    pointer,
+                    values,
+                    size,
+                    boolean: false,
+                    align: (*align).min(u32::from(size)),
+                    predicate: None,
+                })));
+            }
+            Op::Atomic {
+                op,
+                pointer,
+                values,
+                ty,
+            } => {
+                let supported = match (op, ty) {
+                    (_, Scalar::I32 | Scalar::U32) => true,
+                    (AtomicOp::And | AtomicOp::Or | AtomicOp::Xor, Scalar::F32) => false,
+                    (_, Scalar::F32 | Scalar::U64) => true,
+                    _ => false,
+                };
+                if !supported {
+                    return Err(self.unsupported(format!("atomic {op:?} on {ty}")));
+                }
+                let pointer = self.value(*pointer)?;
+                let values = self.all(values)?;
+                let out = (inst.count > 0).then(|| self.define(result));
+                let success = (inst.count > 1).then(|| self.define(ValueId(result.0 + 1)));
+                self.push(Inst::Atomic {
+                    op: *op,
+                    ty: *ty,
+                    pointer,
+                    values,
+                    out,
+                    success,
+                });
+            }
+            Op::Barrier { scope, .. } => self.push(Inst::Barrier(*scope)),
+            Op::Fence(_) => self.push(Inst::Fence),
+            Op::Group { op, width, operand } => {
+                let ty = self.scalar(*operand);
+                let a = self.value(*operand)?;
+                if self.class(a) == Class::Uniform
+                    && matches!(
+                        op,
+                        GroupOp::Min | GroupOp::Max | GroupOp::And | GroupOp::Or
+                    )
+                {
+                    self.bind(result, a);
+                    return Ok(());
+                }
+                let out = self.define(result);
+                self.push(Inst::Group {
+                    op: *op,
+                    width: *width,
+                    ty,
+                    out,
+                    a,
+                });
+            }
+            Op::Shuffle {
+                op,
+                width,
+                operand,
+                index,
+            } => {
+                let a = self.value(*operand)?;
+                if self.class(a) == Class::Uniform {
+                    self.bind(result, a);
+                    return Ok(());
+                }
+                let index_ty = self.scalar(*index);
+                let index = self.value(*index)?;
+                let out = self.define(result);
+                self.push(Inst::Shuffle {
+                    op: *op,
+                    width: *width,
+                    out,
+                    a,
+                    index,
+                    index_ty,
+                });
+            }
+            Op::Vote { op, width, operand } => {
+                let a = match (op, operand) {
+                    (VoteOp::ActiveMask | VoteOp::IsFirst, _) => None,
+                    (_, Some(operand)) => Some(self.value(*operand)?),
+                    (_, None) => return Err(self.malformed("a vote without an operand")),
+                };
+                let out = self.define(result);
+                self.push(Inst::Vote {
+                    op: *op,
+                    width: *width,
+                    out,
+                    a,
+                });
+            }
+            Op::TensorLoad {
+                tensor,
+                indices,
+                bounds,
+            } => self.tensor_load(result, tensor, indices, *bounds)?,
+            Op::TensorStore {
+                tensor,
+                indices,
+                value,
+                bounds,
+            } => self.tensor_store(tensor, indices, *value, *bounds)?,
+            Op::TensorElementPointer { tensor, indices } => {
+                self.tensor_pointer(result, tensor, indices)?
+            }
+            Op::If { .. }
+            | Op::Loop { .. }
+            | Op::Scope { .. }
+            | Op::Break(_)
+            | Op::Continue(_)
+            | Op::Return => self.control(&inst.op)?,
+            Op::CoopInit(_)
+            | Op::CoopCopy { .. }
+            | Op::CoopGet { .. }
+            | Op::CoopSet { .. }
+            | Op::CoopValid { .. }
+            | Op::CoopIndex { .. }
+            | Op::CoopMapSlot { .. }
+            | Op::CoopLoad { .. }
+            | Op::CoopStore { .. }
+            | Op::CoopConvert { .. }
+            | Op::CoopCompatible { .. }
+            | Op::CoopIteratorCompatible { .. }
+            | Op::CoopReduce { .. }
+            | Op::CoopMap { .. }
+            | Op::CoopElement(_)
+            | Op::CoopElementSet { .. }
+            | Op::CoopElementIndex
+            | Op::Matmul { .. } => self.cooperative(inst)?,
+        }
+        Ok(())
+    }
+
+    fn unary(
+        &self,
+        op: UnaryOp,
+        ty: Scalar,
+        mode: MathMode,
+    ) -> Result<crate::lanes::Fn1, CompileError> {
+        let f = if ty.is_float() {
+            float::unary(op, ty, mode == MathMode::Fast, self.isa)
+        } else {
+            int::unary(op, ty, self.isa)
+        };
+        f.ok_or_else(|| self.malformed(format!("{op:?} of {ty}")))
+    }
+
+    fn conversion(
+        &mut self,
+        result: ValueId,
+        operand: ValueId,
+        from: Scalar,
+        to: Scalar,
+        f: crate::lanes::Fn1,
+    ) -> Result<(), CompileError> {
+        let a = self.value(operand)?;
+        let out = self.define(result);
+        if self.class(out) == Class::Affine {
+            self.push(Inst::Affine {
+                kind: AffineKind::Convert(from, to),
+                ty: to,
+                lanes: Lanes::One(f),
+                out,
+                a,
+                b: a,
+            });
+        } else {
+            self.push(Inst::Op1 { f, out, a });
+        }
+        Ok(())
+    }
+
+    fn ir_binary(
+        &mut self,
+        result: ValueId,
+        op: BinaryOp,
+        lhs: ValueId,
+        rhs: ValueId,
+        mode: MathMode,
+    ) -> Result<(), CompileError> {
+        let ty = self.scalar(lhs);
+        let (a, b) = (self.value(lhs)?, self.value(rhs)?);
+        if ty == Scalar::F32 && mode == MathMode::Fast {
+            if self.contract(result, op, (lhs, a), (rhs, b)) {
+                return Ok(());
+            }
+            if op == BinaryOp::Mul && self.positions.uses(result) == 1 {
+                let at = self.out.insts.len();
+                self.products.insert(result, Product { at, a, b });
+            }
+        }
+        let f = if ty.is_float() {
+            float::binary(op, ty, self.isa)
+        } else {
+            int::binary(op, ty, self.isa)
+        };
+        let f = f.ok_or_else(|| self.malformed(format!("{op:?} of {ty}")))?;
+        let out = self.define(result);
+        let kind = if ty.is_integer() { affine_kind(op) } else { None };
+        self.push_binary(kind, ty, f, out, a, b);
+        Ok(())
+    }
+
+    /// Turns a product and a sum of fast-math code into one instruction; the product must stand in the same block, with no
+    /// local set since.
+    fn contract(
+        &mut self,
+        result: ValueId,
+        op: BinaryOp,
+        (lhs, a): (ValueId, Reg),
+        (rhs, b): (ValueId, Reg),
+    ) -> bool {
+        let left = self.products.get(&lhs).copied();
+        let right = self.products.get(&rhs).copied();
+        let (product, value, f, other) = match (op, left, right) {
+            (BinaryOp::Add, Some(product), _) => (product, lhs, float::contracted(self.isa), b),
+            (BinaryOp::Add, None, Some(product)) => (product, rhs, float::contracted(self.isa), a),
+            (BinaryOp::Sub, Some(product), _) => {
+                (product, lhs, float::contracted_subtract(self.isa), b)
+            }
+            (BinaryOp::Sub, None, Some(product)) => {
+                (product, rhs, float::contracted_from(self.isa), a)
+            }
+            _ => return false,
+        };
+        let Some(f) = f else { return false };
+        self.products.remove(&value);
+        // The product has no other use: its instruction becomes a no-op that the allocator drops.
+        self.out.insts[product.at].0 = Inst::Fence;
+        let at = product.at;
+        self.out.insts.remove(at);
+        for later in self.products.values_mut() {
+            if later.at > at {
+                later.at -= 1;
+            }
+        }
+        let out = self.define(result);
+        self.push(Inst::Op3 {
+            f,
+            out,
+            a: product.a,
+            b: product.b,
+            c: other,
+        });
+        true
+    }
+
+    /// Forgets what holds inside a block only.
+    pub fn fresh_block<T>(&mut self, body: impl FnOnce(&mut Self) -> T) -> T {
+        let products = std::mem::take(&mut self.products);
+        let memo = self.memo.clone();
+        let out = std::mem::take(&mut self.out);
+        let result = body(self);
+        self.out = out;
+        // A local that the block set may feed what was remembered before.
+        self.memo = memo;
+        self.memo.clear();
+        drop(products);
+        self.products.clear();
+        result
+    }
+
+    /// True when a pointer's space is the memory of one thread.
+    #[allow(dead_code)]
+    pub fn is_thread(&self, value: ValueId) -> bool {
+        self.kernel.ty(value) == Type::Pointer(AddressSpace::Thread)
+    }
+}
+
+/// Marks a handle that stands for a tensor argument; user handles with this bit set cannot occur, since the registry
+/// numbers tensors from 1.
+pub(crate) const ARGUMENT_HANDLE: u64 = 1 << 63;
+
+fn affine_kind(op: BinaryOp) -> Option<AffineKind> {
+    Some(match op {
+        BinaryOp::Add => AffineKind::Add,
+        BinaryOp::Sub => AffineKind::Sub,
+        BinaryOp::Mul => AffineKind::Mul,
+        BinaryOp::Shl => AffineKind::Shl,
+        BinaryOp::Div => AffineKind::Div,
+        BinaryOp::Rem => AffineKind::Rem,
+        BinaryOp::Shr => AffineKind::Shr,
+        BinaryOp::And => AffineKind::And,
+        _ => return None,
+    })
+}

@@ -1,0 +1,11 @@
+//! From kernel IR to a lane program.
+
+pub(crate) mod allocate;
+pub(crate) mod classify;
+mod control;
+mod coop;
+mod lower;
+pub(crate) mod program;
+mod tensor;
+
+pub(crate) use lower::lower;

@@ -1,0 +1,564 @@
+//! The lane program: what a kernel becomes before it runs.
+//!
+//! Its control flow is the IR's. Its operands are registers of a worker's arena: *uniform* registers hold one value of a strip
+//! (as 32 equal elements), *varying* ones an element for each lane. A varying integer or pointer may be *tagged*: at run time it may be
+//! known as `base + lane · stride` without its lanes being written, which makes addresses of consecutive lanes cheap.
+
+use anymetal_formats::ElementFormat;
+use anymetal_ir::{
+    AtomicOp, Bounds, Builtin, CompareOp, GroupOp, GroupWidth, LocationId, MatmulDescriptor,
+    ReduceAxis, ReduceOp, Scalar, Scope, ShuffleOp, TensorField, TensorSpec, VoteOp,
+};
+
+use crate::fault::AccessKind;
+use crate::lanes::convert::BlendFn;
+use crate::lanes::{Fn1, Fn2, Fn3};
+
+/// A register. Before allocation `at` is the number of a virtual register.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Reg {
+    /// Byte offset in the uniform area, or bytes per lane before it in the varying area.
+    pub at: u32,
+    /// [`Reg::UNIFORM`], [`Reg::PLAIN`], or the index of a tag.
+    pub tag: u32,
+    /// Bytes of an element.
+    pub size: u8,
+}
+
+impl Reg {
+    pub const UNIFORM: u32 = u32::MAX;
+    pub const PLAIN: u32 = u32::MAX - 1;
+
+    pub fn is_uniform(self) -> bool {
+        self.tag == Self::UNIFORM
+    }
+
+    pub fn tag_index(self) -> Option<usize> {
+        (self.tag < Self::PLAIN).then_some(self.tag as usize)
+    }
+}
+
+/// Operations that keep `base + lane · stride`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum AffineKind {
+    Add,
+    Sub,
+    Mul,
+    Shl,
+    /// Kept where the lanes of a strip do not cross a multiple of the divisor.
+    Div,
+    Rem,
+    Shr,
+    And,
+    PointerOffset,
+    /// Integer to integer.
+    Convert(Scalar, Scalar),
+    Compare(CompareOp),
+}
+
+/// The loop behind an affine operation, for operands that are not.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Lanes {
+    One(Fn1),
+    Two(Fn2),
+}
+
+/// A view of a tensor in registers.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct View {
+    pub pointer: Reg,
+    pub format: ElementFormat,
+    pub base_extents: Vec<Reg>,
+    pub strides: Vec<Reg>,
+    pub origin: Vec<Reg>,
+    pub extents: Vec<ViewExtent>,
+    pub scales: Option<ViewScales>,
+    /// For messages.
+    pub name: String,
+}
+
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) enum ViewExtent {
+    Rest,
+    Dynamic(Reg),
+    Static(u64),
+}
+
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct ViewScales {
+    pub pointer: Reg,
+    pub format: ElementFormat,
+    pub block: Vec<u32>,
+    pub strides: Vec<Reg>,
+}
+
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) enum TileOperand {
+    View(Box<View>),
+    Coop(u32),
+}
+
+/// A memory access.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct Access {
+    pub pointer: Reg,
+    /// Destinations of a load, sources of a store; consecutive in memory.
+    pub values: Vec<Reg>,
+    pub size: u8,
+    /// Loaded bytes are turned into 0 or 1.
+    pub boolean: bool,
+    /// What an address must be a multiple of.
+    pub align: u32,
+    /// Lanes where this is zero load zero and store nothing.
+    pub predicate: Option<Reg>,
+}
+
+/// One instruction.
+#[derive(Clone, Debug)]
+pub(crate) enum Inst {
+    Op1 {
+        f: Fn1,
+        out: Reg,
+        a: Reg,
+    },
+    Op2 {
+        f: Fn2,
+        out: Reg,
+        a: Reg,
+        b: Reg,
+    },
+    Op3 {
+        f: Fn3,
+        out: Reg,
+        a: Reg,
+        b: Reg,
+        c: Reg,
+    },
+    Affine {
+        kind: AffineKind,
+        ty: Scalar,
+        lanes: Lanes,
+        out: Reg,
+        a: Reg,
+        /// Unused by conversions (equal to `a`).
+        b: Reg,
+    },
+    LocalSet {
+        copy: Fn1,
+        blend: BlendFn,
+        local: Reg,
+        value: Reg,
+    },
+    LocalGet {
+        copy: Fn1,
+        out: Reg,
+        local: Reg,
+    },
+    Load(Box<Access>),
+    Store(Box<Access>),
+    /// Merges the low `bits` of a byte into memory at a bit offset from a pointer.
+    StoreBits {
+        pointer: Reg,
+        bit: Reg,
+        value: Reg,
+        bits: u8,
+        predicate: Option<Reg>,
+    },
+    Atomic {
+        op: AtomicOp,
+        ty: Scalar,
+        pointer: Reg,
+        values: Vec<Reg>,
+        out: Option<Reg>,
+        success: Option<Reg>,
+    },
+    /// Faults unless `0 ≤ index < extent` in every dimension of every active lane.
+    CheckIndex {
+        access: AccessKind,
+        indices: Vec<Reg>,
+        extents: Vec<Reg>,
+        name: String,
+    },
+    /// Writes into `out` whether `0 ≤ index < extent` everywhere.
+    InRange {
+        out: Reg,
+        indices: Vec<Reg>,
+        extents: Vec<Reg>,
+    },
+    TensorQuery {
+        handle: Reg,
+        spec: Box<TensorSpec>,
+        field: TensorField,
+        out: Reg,
+    },
+    Barrier(Scope),
+    Fence,
+    Group {
+        op: GroupOp,
+        width: GroupWidth,
+        ty: Scalar,
+        out: Reg,
+        a: Reg,
+    },
+    Shuffle {
+        op: ShuffleOp,
+        width: GroupWidth,
+        out: Reg,
+        a: Reg,
+        index: Reg,
+        /// The index's type.
+        index_ty: Scalar,
+    },
+    Vote {
+        op: VoteOp,
+        width: GroupWidth,
+        out: Reg,
+        a: Option<Reg>,
+    },
+    CoopInit(u32),
+    CoopCopy {
+        to: u32,
+        from: u32,
+    },
+    CoopGet {
+        coop: u32,
+        slot: Reg,
+        out: Reg,
+    },
+    CoopSet {
+        coop: u32,
+        slot: Reg,
+        value: Reg,
+    },
+    CoopValid {
+        coop: u32,
+        slot: Reg,
+        out: Reg,
+    },
+    CoopIndex {
+        coop: u32,
+        slot: Reg,
+        column: Reg,
+        row: Option<Reg>,
+    },
+    CoopMapSlot {
+        to: u32,
+        from: u32,
+        slot: Reg,
+        out: Reg,
+    },
+    CoopLoad {
+        coop: u32,
+        view: Box<View>,
+    },
+    CoopStore {
+        coop: u32,
+        view: Box<View>,
+    },
+    CoopCompatible {
+        to: u32,
+        from: u32,
+        out: Reg,
+    },
+    CoopReduce {
+        to: u32,
+        from: u32,
+        axis: ReduceAxis,
+        op: ReduceOp,
+        identity: Reg,
+    },
+    CoopMap {
+        over: u32,
+        /// Varying values from outside → the uniform register that stands for it inside.
+        captures: Vec<(Reg, Reg)>,
+        body: Box<Block>,
+    },
+    CoopElement {
+        coop: u32,
+        over: u32,
+        out: Reg,
+    },
+    CoopElementSet {
+        coop: u32,
+        value: Reg,
+    },
+    CoopElementIndex {
+        over: u32,
+        column: Reg,
+        row: Option<Reg>,
+    },
+    Matmul {
+        descriptor: MatmulDescriptor,
+        simdgroups: u32,
+        left: TileOperand,
+        right: TileOperand,
+        destination: TileOperand,
+        /// Neither the kernel nor another argument of it writes the right operand's memory.
+        share_right: bool,
+    },
+    If {
+        condition: Reg,
+        then: Block,
+        otherwise: Block,
+        /// Depth of control constructs around it; names its masks.
+        depth: u32,
+        /// A lane may leave the construct from inside by break, continue or return.
+        leaves: bool,
+    },
+    Loop {
+        body: Block,
+        latch: Block,
+        depth: u32,
+        /// A lane may leave to an outer construct.
+        leaves: bool,
+        /// Instructions of an iteration, for the budget.
+        cost: u64,
+    },
+    Scope {
+        body: Block,
+        depth: u32,
+        leaves: bool,
+    },
+    Break(u32),
+    Continue(u32),
+    Return,
+}
+
+/// Instructions and where they come from.
+#[derive(Clone, Default, Debug)]
+pub(crate) struct Block {
+    pub insts: Vec<(Inst, LocationId)>,
+}
+
+/// Sizes of a register area.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub(crate) struct AreaSizes {
+    /// Bytes a lane.
+    pub lane_bytes: u32,
+    /// Tags.
+    pub tags: u32,
+    /// Nesting depth of control constructs.
+    pub depth: u32,
+}
+
+/// A kernel for one way of cutting the grid into strips.
+#[derive(Debug, Default)]
+pub(crate) struct Program {
+    pub body: Block,
+    /// Constants: register and bits.
+    pub constants: Vec<(Reg, u64)>,
+    /// Built-in values: uniform ones of the dispatch or the threadgroup, and varying ones.
+    pub builtins: Vec<(Builtin, Reg)>,
+    pub main: AreaSizes,
+    /// For the bodies of `CoopMap`, which have an area of their own.
+    pub map: AreaSizes,
+    pub uniform_bytes: u32,
+}
+
+/// How an instruction touches a register.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Role {
+    Use,
+    Def,
+    /// A local, which keeps its register for good.
+    Local,
+}
+
+impl View {
+    fn visit(&mut self, f: &mut dyn FnMut(&mut Reg, Role)) {
+        f(&mut self.pointer, Role::Use);
+        for reg in self
+            .base_extents
+            .iter_mut()
+            .chain(&mut self.strides)
+            .chain(&mut self.origin)
+        {
+            f(reg, Role::Use);
+        }
+        for extent in &mut self.extents {
+            if let ViewExtent::Dynamic(reg) = extent {
+                f(reg, Role::Use);
+            }
+        }
+        if let Some(scales) = &mut self.scales {
+            f(&mut scales.pointer, Role::Use);
+            scales.strides.iter_mut().for_each(|reg| f(reg, Role::Use));
+        }
+    }
+}
+
+impl TileOperand {
+    fn visit(&mut self, f: &mut dyn FnMut(&mut Reg, Role)) {
+        if let TileOperand::View(view) = self {
+            view.visit(f);
+        }
+    }
+}
+
+impl Inst {
+    /// Calls `f` for each register of the instruction itself, uses before definitions; not for those in nested blocks.
+    pub fn visit(&mut self, f: &mut dyn FnMut(&mut Reg, Role)) {
+        use Role::{Def, Local, Use};
+        match self {
+            Inst::Op1 { out, a, .. } => {
+                f(a, Use);
+                f(out, Def);
+            }
+            Inst::Op2 { out, a, b, .. } | Inst::Affine { out, a, b, .. } => {
+                f(a, Use);
+                f(b, Use);
+                f(out, Def);
+            }
+            Inst::Op3 { out, a, b, c, .. } => {
+                f(a, Use);
+                f(b, Use);
+                f(c, Use);
+                f(out, Def);
+            }
+            Inst::LocalSet { local, value, .. } => {
+                f(value, Use);
+                f(local, Local);
+            }
+            Inst::LocalGet { out, local, .. } => {
+                f(local, Local);
+                f(out, Def);
+            }
+            Inst::Load(access) => {
+                f(&mut access.pointer, Use);
+                access.predicate.iter_mut().for_each(|reg| f(reg, Use));
+                access.values.iter_mut().for_each(|reg| f(reg, Def));
+            }
+            Inst::Store(access) => {
+                f(&mut access.pointer, Use);
+                access.predicate.iter_mut().for_each(|reg| f(reg, Use));
+                access.values.iter_mut().for_each(|reg| f(reg, Use));
+            }
+            Inst::StoreBits {
+                pointer,
+                bit,
+                value,
+                predicate,
+                ..
+            } => {
+                f(pointer, Use);
+                f(bit, Use);
+                f(value, Use);
+                predicate.iter_mut().for_each(|reg| f(reg, Use));
+            }
+            Inst::Atomic {
+                pointer,
+                values,
+                out,
+                success,
+                ..
+            } => {
+                f(pointer, Use);
+                values.iter_mut().for_each(|reg| f(reg, Use));
+                out.iter_mut().chain(success).for_each(|reg| f(reg, Def));
+            }
+            Inst::CheckIndex {
+                indices, extents, ..
+            } => indices
+                .iter_mut()
+                .chain(extents)
+                .for_each(|reg| f(reg, Use)),
+            Inst::InRange {
+                out,
+                indices,
+                extents,
+            } => {
+                indices
+                    .iter_mut()
+                    .chain(extents)
+                    .for_each(|reg| f(reg, Use));
+                f(out, Def);
+            }
+            Inst::TensorQuery { handle, out, .. } => {
+                f(handle, Use);
+                f(out, Def);
+            }
+            Inst::Group { out, a, .. } => {
+                f(a, Use);
+                f(out, Def);
+            }
+            Inst::Shuffle { out, a, index, .. } => {
+                f(a, Use);
+                f(index, Use);
+                f(out, Def);
+            }
+            Inst::Vote { out, a, .. } => {
+                a.iter_mut().for_each(|reg| f(reg, Use));
+                f(out, Def);
+            }
+            Inst::CoopGet { slot, out, .. }
+            | Inst::CoopValid { slot, out, .. }
+            | Inst::CoopMapSlot { slot, out, .. } => {
+                f(slot, Use);
+                f(out, Def);
+            }
+            Inst::CoopSet { slot, value, .. } => {
+                f(slot, Use);
+                f(value, Use);
+            }
+            Inst::CoopIndex {
+                slot, column, row, ..
+            } => {
+                f(slot, Use);
+                f(column, Def);
+                row.iter_mut().for_each(|reg| f(reg, Def));
+            }
+            Inst::CoopLoad { view, .. } | Inst::CoopStore { view, .. } => view.visit(f),
+            Inst::CoopCompatible { out, .. } | Inst::CoopElement { out, .. } => f(out, Def),
+            Inst::CoopReduce { identity, .. } => f(identity, Use),
+            Inst::CoopMap { captures, .. } => {
+                for (outside, inside) in captures {
+                    f(outside, Use);
+                    f(inside, Def);
+                }
+            }
+            Inst::CoopElementSet { value, .. } => f(value, Use),
+            Inst::CoopElementIndex { column, row, .. } => {
+                f(column, Def);
+                row.iter_mut().for_each(|reg| f(reg, Def));
+            }
+            Inst::Matmul {
+                left,
+                right,
+                destination,
+                ..
+            } => {
+                left.visit(f);
+                right.visit(f);
+                destination.visit(f);
+            }
+            Inst::If { condition, .. } => f(condition, Use),
+            Inst::Barrier(_)
+            | Inst::Fence
+            | Inst::CoopInit(_)
+            | Inst::CoopCopy { .. }
+            | Inst::Loop { .. }
+            | Inst::Scope { .. }
+            | Inst::Break(_)
+            | Inst::Continue(_)
+            | Inst::Return => {}
+        }
+    }
+
+    /// The nested blocks.
+    pub fn blocks(&mut self) -> Vec<&mut Block> {
+        match self {
+            Inst::If {
+                then, otherwise, ..
+            } => vec![then, otherwise],
+            Inst::Loop { body, latch, .. } => vec![body, latch],
+            Inst::Scope { body, .. } => vec![body],
+            Inst::CoopMap { body, .. } => vec![body],
+            _ => Vec::new(),
+        }
+    }
+}
+
+/// What a tensor access does outside its view; kept here for the lowering's signature.
+pub(crate) fn clips(bounds: Bounds) -> bool {
+    bounds == Bounds::Clip
+}
