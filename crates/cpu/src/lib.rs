@@ -1,16 +1,22 @@
 //! Executes kernel IR on this machine's cores.
 //!
-//! A kernel is compiled once (`CpuKernel::compile`) into a *lane program*: the IR's structured control flow with each
-//! operation bound to a wide loop for this machine's instruction set. A dispatch (`CpuKernel::dispatch`) runs it strip by strip: a strip is up to
+//! A kernel is compiled once ([`CpuKernel::compile`]) into a *lane program*: the IR's structured control flow with each
+//! operation bound to a wide loop for this machine's instruction set. A dispatch ([`CpuKernel::dispatch`]) runs it strip by strip: a strip is up to
 //! 256 lanes (a whole threadgroup where lanes meet), all at the same instruction, under an execution mask where they part.
 
 pub mod fault;
 pub mod launch;
 pub mod memory;
+pub mod tile;
 
+mod compile;
+mod dispatch;
+mod exec;
 mod lanes;
 mod math;
+mod pool;
 
+pub use dispatch::{CpuKernel, MAX_THREADS_PER_THREADGROUP};
 pub use fault::{
     AccessKind, CompileError, DispatchError, Fault, FaultKind, LaunchError, TensorMismatch,
     ThreadPosition,
@@ -20,4 +26,4 @@ pub use launch::{
     ScaleBinding, TensorBinding, TensorTable, Traffic,
 };
 pub use memory::{DispatchLock, FrozenMemory, HostMemory, MemoryError};
-pub mod tile;
+pub use pool::THREADS_VARIABLE;

@@ -4,7 +4,7 @@
 //! setting it, so that one copy serves them all, whatever lanes were masked off at the time. Lanes that have returned never read
 //! again and do not count.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
 use anymetal_ir::{
@@ -31,6 +31,8 @@ pub(crate) struct Classes {
     pub home: Vec<MapId>,
     /// Locals by (local, map): a local used in a map only is that map's own.
     pub locals: HashMap<(LocalId, MapId), Class>,
+    /// Locals that every use finds set, because the block that holds all of them sets them first.
+    pub set_first: HashSet<(LocalId, MapId)>,
 }
 
 /// True when strips span threadgroups, so that only what is the same for the whole dispatch is uniform.
@@ -93,6 +95,7 @@ pub(crate) fn classify(kernel: &Kernel, dense: bool) -> Classes {
             values: vec![Class::Uniform; kernel.values.len()],
             home: vec![0; kernel.values.len()],
             locals: HashMap::new(),
+            set_first: HashSet::new(),
         },
         constructs: Vec::new(),
         next_construct: 0,
@@ -320,8 +323,7 @@ impl Walk<'_> {
                 Op::PointerOffset { pointer, offset } => self.join(&[*pointer, *offset]),
                 Op::PointerDiff { lhs, rhs } => pure(self.join(&[*lhs, *rhs])),
                 Op::Load { pointer, .. } => {
-                    let thread =
-                        self.kernel.ty(*pointer) == Type::Pointer(AddressSpace::Thread);
+                    let thread = self.kernel.ty(*pointer) == Type::Pointer(AddressSpace::Thread);
                     if thread && self.map == 0 {
                         Class::Plain
                     } else {
@@ -436,6 +438,9 @@ impl Walk<'_> {
             }
             // A value may live on into the next iteration of a loop around all accesses unless each iteration sets it first.
             let sets_first = first.set.is_some() && first.path.len() == home;
+            if sets_first {
+                self.classes.set_first.insert(*key);
+            }
             if !sets_first
                 && let Some(outermost) = first.path[..home]
                     .iter()

@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 
 use anymetal_ir::{
-    AddressSpace, AtomicOp, BinaryOp, Builtin, GroupOp, Kernel, LocalId, LocationId, MathMode, Op,
-    Scalar, Type, UnaryOp, ValueId, VoteOp,
+    AtomicOp, BinaryOp, Builtin, GroupOp, Kernel, LocalId, LocationId, MathMode, Op, Scalar, Type,
+    UnaryOp, ValueId, VoteOp,
 };
 
 use super::classify::{Class, Classes, MapId, classify};
@@ -40,13 +40,17 @@ pub(super) struct Lower<'k> {
     pub vregs: Vec<Virtual>,
     values: Vec<Option<Reg>>,
     constants: HashMap<(u8, u64), Reg>,
+    constant_bits: HashMap<u32, u64>,
     pub constant_list: Vec<(Reg, u64)>,
+    /// Tensor arguments: the register that holds the handle.
+    handles: Vec<(u32, Reg)>,
     pub builtins: Vec<(Builtin, Reg)>,
     locals: HashMap<(LocalId, MapId), Reg>,
     /// Integer operations already done with registers that cannot change.
     pub memo: HashMap<(BinaryOp, u32, u32), Reg>,
     products: HashMap<ValueId, Product>,
     pub map: MapId,
+    pub maps: MapId,
     pub captures: Vec<(Reg, Reg)>,
     /// In a map: the tile that it runs over.
     pub over: Option<u32>,
@@ -67,12 +71,15 @@ pub(crate) fn lower(kernel: &Kernel, isa: Isa, dense: bool) -> Result<Program, C
         vregs: Vec::new(),
         values: vec![None; kernel.values.len()],
         constants: HashMap::new(),
+        constant_bits: HashMap::new(),
         constant_list: Vec::new(),
+        handles: Vec::new(),
         builtins: Vec::new(),
         locals: HashMap::new(),
         memo: HashMap::new(),
         products: HashMap::new(),
         map: 0,
+        maps: 0,
         captures: Vec::new(),
         over: None,
         out: Block::default(),
@@ -86,8 +93,18 @@ pub(crate) fn lower(kernel: &Kernel, isa: Isa, dense: bool) -> Result<Program, C
         body,
         constants: lower.constant_list,
         builtins: lower.builtins,
+        handles: lower.handles,
         ..Program::default()
     };
+    let classes = &lower.classes;
+    program.zeroed = lower
+        .locals
+        .iter()
+        .filter(|(key, reg)| {
+            key.1 == 0 && !classes.set_first.contains(key) && reg.tag >= Reg::PLAIN
+        })
+        .map(|(_, &reg)| reg)
+        .collect();
     program.main.depth = lower.deepest[0] + 1;
     program.map.depth = lower.deepest[1] + 1;
     super::allocate::allocate(&mut program, &lower.vregs);
@@ -152,15 +169,13 @@ impl Lower<'_> {
         }
         let reg = self.register(size, Class::Uniform, true);
         self.constants.insert((size, bits), reg);
+        self.constant_bits.insert(reg.at, bits);
         self.constant_list.push((reg, bits));
         reg
     }
 
     pub fn as_constant(&self, reg: Reg) -> Option<u64> {
-        self.constant_list
-            .iter()
-            .find(|(known, _)| known.at == reg.at)
-            .map(|&(_, bits)| bits)
+        self.constant_bits.get(&reg.at).copied()
     }
 
     pub fn scalar(&self, value: ValueId) -> Scalar {
@@ -512,8 +527,14 @@ impl Lower<'_> {
                 self.bind(result, reg);
             }
             Op::ArgumentTensor(argument) => {
-                // A handle of the executor's own, which stands for whatever the dispatch binds there.
-                let reg = self.constant(8, ARGUMENT_HANDLE | u64::from(argument.0));
+                let reg = match self.handles.iter().find(|(known, _)| *known == argument.0) {
+                    Some(&(_, reg)) => reg,
+                    None => {
+                        let reg = self.register(8, Class::Uniform, true);
+                        self.handles.push((argument.0, reg));
+                        reg
+                    }
+                };
                 self.bind(result, reg);
             }
             Op::NullPointer(_) => {
@@ -618,10 +639,7 @@ impl Lower<'_> {
                 let ty = self.scalar(*operand);
                 let a = self.value(*operand)?;
                 if self.class(a) == Class::Uniform
-                    && matches!(
-                        op,
-                        GroupOp::Min | GroupOp::Max | GroupOp::And | GroupOp::Or
-                    )
+                    && matches!(op, GroupOp::Min | GroupOp::Max | GroupOp::And | GroupOp::Or)
                 {
                     self.bind(result, a);
                     return Ok(());
@@ -779,7 +797,11 @@ impl Lower<'_> {
         };
         let f = f.ok_or_else(|| self.malformed(format!("{op:?} of {ty}")))?;
         let out = self.define(result);
-        let kind = if ty.is_integer() { affine_kind(op) } else { None };
+        let kind = if ty.is_integer() {
+            affine_kind(op)
+        } else {
+            None
+        };
         self.push_binary(kind, ty, f, out, a, b);
         Ok(())
     }
@@ -808,8 +830,7 @@ impl Lower<'_> {
         };
         let Some(f) = f else { return false };
         self.products.remove(&value);
-        // The product has no other use: its instruction becomes a no-op that the allocator drops.
-        self.out.insts[product.at].0 = Inst::Fence;
+        // The product has no other use.
         let at = product.at;
         self.out.insts.remove(at);
         for later in self.products.values_mut() {
@@ -830,29 +851,17 @@ impl Lower<'_> {
 
     /// Forgets what holds inside a block only.
     pub fn fresh_block<T>(&mut self, body: impl FnOnce(&mut Self) -> T) -> T {
-        let products = std::mem::take(&mut self.products);
-        let memo = self.memo.clone();
+        // Locals may change on the way in, in the block, and on the way out.
+        self.products.clear();
+        self.memo.clear();
         let out = std::mem::take(&mut self.out);
         let result = body(self);
         self.out = out;
-        // A local that the block set may feed what was remembered before.
-        self.memo = memo;
-        self.memo.clear();
-        drop(products);
         self.products.clear();
+        self.memo.clear();
         result
     }
-
-    /// True when a pointer's space is the memory of one thread.
-    #[allow(dead_code)]
-    pub fn is_thread(&self, value: ValueId) -> bool {
-        self.kernel.ty(value) == Type::Pointer(AddressSpace::Thread)
-    }
 }
-
-/// Marks a handle that stands for a tensor argument; user handles with this bit set cannot occur, since the registry
-/// numbers tensors from 1.
-pub(crate) const ARGUMENT_HANDLE: u64 = 1 << 63;
 
 fn affine_kind(op: BinaryOp) -> Option<AffineKind> {
     Some(match op {

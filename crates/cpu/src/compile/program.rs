@@ -6,8 +6,8 @@
 
 use anymetal_formats::ElementFormat;
 use anymetal_ir::{
-    AtomicOp, Bounds, Builtin, CompareOp, GroupOp, GroupWidth, LocationId, MatmulDescriptor,
-    ReduceAxis, ReduceOp, Scalar, Scope, ShuffleOp, TensorField, TensorSpec, VoteOp,
+    AtomicOp, Builtin, CompareOp, GroupOp, GroupWidth, LocationId, MatmulDescriptor, ReduceAxis,
+    ReduceOp, Scalar, Scope, ShuffleOp, TensorField, TensorSpec, VoteOp,
 };
 
 use crate::fault::AccessKind;
@@ -347,6 +347,10 @@ pub(crate) struct Program {
     pub body: Block,
     /// Constants: register and bits.
     pub constants: Vec<(Reg, u64)>,
+    /// Handles of tensor arguments, by argument.
+    pub handles: Vec<(u32, Reg)>,
+    /// Locals that may be read before they are set: zero at first.
+    pub zeroed: Vec<Reg>,
     /// Built-in values: uniform ones of the dispatch or the threadgroup, and varying ones.
     pub builtins: Vec<(Builtin, Reg)>,
     pub main: AreaSizes,
@@ -556,9 +560,4 @@ impl Inst {
             _ => Vec::new(),
         }
     }
-}
-
-/// What a tensor access does outside its view; kept here for the lowering's signature.
-pub(crate) fn clips(bounds: Bounds) -> bool {
-    bounds == Bounds::Clip
 }

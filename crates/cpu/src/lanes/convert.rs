@@ -233,9 +233,15 @@ impl Bin<u64> for Offset {
     type Out = u64;
     #[inline(always)]
     fn apply(pointer: u64, offset: u64) -> u64 {
-        const LOW: u64 = (1 << 48) - 1;
-        (pointer & !LOW) | (pointer.wrapping_add(offset) & LOW)
+        offset_pointer(pointer, offset)
     }
+}
+
+/// A pointer moved by bytes.
+#[inline(always)]
+pub(crate) fn offset_pointer(pointer: u64, offset: u64) -> u64 {
+    const LOW: u64 = (1 << 48) - 1;
+    (pointer & !LOW) | (pointer.wrapping_add(offset) & LOW)
 }
 
 /// Pointer plus byte offset: the object stays, the 48-bit offset wraps.

@@ -346,20 +346,33 @@ pub(crate) fn modf(ty: Scalar, isa: Isa) -> Option<(Fn1, Fn1)> {
     })
 }
 
-struct FusedMulAdd;
-impl Ter<f32> for FusedMulAdd {
-    type Out = f32;
-    #[inline(always)]
-    fn apply(a: f32, b: f32, c: f32) -> f32 {
-        a.mul_add(b, c)
-    }
+macro_rules! contractions {
+    ($($(#[$doc:meta])* $name:ident $struct:ident = |$a:ident, $b:ident, $c:ident| $e:expr;)*) => {$(
+        struct $struct;
+        impl Ter<f32> for $struct {
+            type Out = f32;
+            #[inline(always)]
+            fn apply($a: f32, $b: f32, $c: f32) -> f32 {
+                $e
+            }
+        }
+
+        $(#[$doc])*
+        pub(crate) fn $name(isa: Isa) -> Option<Fn3> {
+            match isa {
+                Isa::Portable => None,
+                #[cfg(target_arch = "x86_64")]
+                Isa::Avx2 => Some(ter::<f32, f32, f32, $struct>(isa)),
+            }
+        }
+    )*};
 }
 
-/// `a · b + c` of fast-math code: one instruction where the machine has it, else two roundings.
-pub(crate) fn contracted(isa: Isa) -> Option<Fn3> {
-    match isa {
-        Isa::Portable => None,
-        #[cfg(target_arch = "x86_64")]
-        Isa::Avx2 => Some(ter::<f32, f32, f32, FusedMulAdd>(isa)),
-    }
+contractions! {
+    /// `a · b + c` of fast-math code with one rounding, where the machine has an instruction for it.
+    contracted MulAdd = |a, b, c| a.mul_add(b, c);
+    /// `a · b − c`.
+    contracted_subtract MulSub = |a, b, c| a.mul_add(b, -c);
+    /// `c − a · b`.
+    contracted_from NegMulAdd = |a, b, c| (-a).mul_add(b, c);
 }

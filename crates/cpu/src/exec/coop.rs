@@ -1,0 +1,651 @@
+//! Cooperative tensors as whole tiles: slots, maps over elements, and reductions.
+
+use std::sync::OnceLock;
+
+use anymetal_ir::{CoopRole, Cooperative, ReduceAxis, ReduceOp, Scalar};
+
+use super::affine::Tag;
+use super::mask::Mask;
+use super::{MapPlace, Outcome, Tile, Worker, read, write};
+use crate::compile::program::{Block, Inst, Reg};
+use crate::lanes::scalar::{Bf16, F16, Float};
+use crate::lanes::{CHUNK, Isa};
+
+/// What does not change from dispatch to dispatch.
+#[derive(Debug)]
+pub(crate) struct CoopInfo {
+    pub coop: Cooperative,
+    pub capacity: u32,
+    /// Lanes of an instance.
+    pub lanes: usize,
+    /// Element offset in the tile, or −1, by slot and lane of the instance; made on first use.
+    positions: OnceLock<Vec<i32>>,
+    /// Slot by (lane, element offset).
+    slots: OnceLock<std::collections::HashMap<(usize, usize), u32>>,
+}
+
+impl CoopInfo {
+    pub fn new(coop: Cooperative) -> Self {
+        CoopInfo {
+            capacity: coop.capacity(),
+            lanes: 32 * coop.simdgroups.max(1) as usize,
+            coop,
+            positions: OnceLock::new(),
+            slots: OnceLock::new(),
+        }
+    }
+
+    fn positions(&self) -> &[i32] {
+        self.positions.get_or_init(|| {
+            let layout = self.coop.layout();
+            let mut out = Vec::with_capacity(self.capacity as usize * self.lanes);
+            for slot in 0..self.capacity {
+                for lane in 0..self.lanes as u32 {
+                    let place = layout.position(lane / 32, lane % 32, slot);
+                    out.push(place.map_or(-1, |(row, column)| {
+                        (row * self.coop.columns + column) as i32
+                    }));
+                }
+            }
+            out
+        })
+    }
+
+    /// Element offset of a slot, if it is valid.
+    fn element(&self, slot: i64, lane: usize) -> Option<usize> {
+        if !(0..i64::from(self.capacity)).contains(&slot) {
+            return None;
+        }
+        let at = self.positions()[slot as usize * self.lanes + lane];
+        usize::try_from(at).ok()
+    }
+}
+
+/// Slots are `i32`.
+fn slot_of(bits: u64) -> i64 {
+    i64::from(bits as u32 as i32)
+}
+
+impl<'d> Worker<'d> {
+    fn info(&self, coop: u32) -> &'d CoopInfo {
+        let shared: &'d super::Shared<'d> = self.shared;
+        &shared.coops[coop as usize]
+    }
+
+    /// Instances that the strip has of a scope.
+    pub(super) fn instances(&self, simdgroups: usize) -> usize {
+        self.lanes.live.div_ceil(CHUNK * simdgroups.max(1))
+    }
+
+    /// The first active lane of an instance; `None` if it takes no part.
+    pub(super) fn leader(&self, simdgroups: usize, instance: usize) -> Option<usize> {
+        let lanes = CHUNK * simdgroups.max(1);
+        self.first_active(instance * lanes, (instance + 1) * lanes)
+    }
+
+    /// Instances with at least one active lane, and that lane.
+    pub(super) fn active_instances(&self, simdgroups: usize) -> Vec<(usize, usize)> {
+        (0..self.instances(simdgroups))
+            .filter_map(|instance| Some((instance, self.leader(simdgroups, instance)?)))
+            .collect()
+    }
+
+    pub(super) fn cooperative(&mut self, inst: &'d Inst) -> Outcome {
+        match inst {
+            Inst::CoopInit(coop) => {
+                let tile = self.tiles[*coop as usize];
+                for (instance, _) in self.active_instances(tile.simdgroups) {
+                    // SAFETY: the tile has that many bytes.
+                    unsafe {
+                        tile.instance(instance)
+                            .write_bytes(0, tile.elements() * tile.size)
+                    };
+                }
+            }
+            Inst::CoopCopy { to, from } => {
+                let (to, from) = (self.tiles[*to as usize], self.tiles[*from as usize]);
+                for (instance, _) in self.active_instances(to.simdgroups) {
+                    // SAFETY: the compiler checked that the tiles have the same shape; a tile may be copied to itself.
+                    unsafe {
+                        std::ptr::copy(
+                            from.instance(instance),
+                            to.instance(instance),
+                            to.elements() * to.size,
+                        );
+                    }
+                }
+            }
+            Inst::CoopGet { coop, slot, out } => {
+                let (info, tile) = (self.info(*coop), self.tiles[*coop as usize]);
+                let size = out.size;
+                self.per_lane(*slot, *out, |slot, lane| {
+                    let (instance, inside) = (lane / info.lanes, lane % info.lanes);
+                    match info.element(slot, inside) {
+                        // SAFETY: positions are inside the tile.
+                        Some(at) => unsafe {
+                            read(tile.instance(instance).add(at * size as usize), size)
+                        },
+                        None => 0,
+                    }
+                });
+            }
+            Inst::CoopSet { coop, slot, value } => {
+                let (info, tile) = (self.info(*coop), self.tiles[*coop as usize]);
+                self.src(*slot);
+                self.src(*value);
+                let size = value.size;
+                for lane in 0..self.lanes.live {
+                    if !self.is_active(lane) {
+                        continue;
+                    }
+                    let slot = slot_of(self.lane_value(*slot, lane));
+                    let (instance, inside) = (lane / info.lanes, lane % info.lanes);
+                    if let Some(at) = info.element(slot, inside) {
+                        let value = self.lane_value(*value, lane);
+                        // SAFETY: positions are inside the tile.
+                        unsafe {
+                            write(tile.instance(instance).add(at * size as usize), size, value);
+                        }
+                    }
+                }
+            }
+            Inst::CoopValid { coop, slot, out } => {
+                let info = self.info(*coop);
+                self.per_lane(*slot, *out, |slot, lane| {
+                    u64::from(info.element(slot, lane % info.lanes).is_some())
+                });
+            }
+            Inst::CoopIndex {
+                coop,
+                slot,
+                column,
+                row,
+            } => {
+                let info = self.info(*coop);
+                let columns = info.coop.columns.max(1) as usize;
+                let role = info.coop.role;
+                let place = move |slot: i64, lane: usize| {
+                    let at = info.element(slot, lane % info.lanes).unwrap_or(0);
+                    (at / columns, at % columns)
+                };
+                self.per_lane(*slot, *column, |slot, lane| match role {
+                    CoopRole::RowReduction => place(slot, lane).0 as u64,
+                    _ => place(slot, lane).1 as u64,
+                });
+                if let Some(row) = row {
+                    self.per_lane(*slot, *row, |slot, lane| place(slot, lane).0 as u64);
+                }
+            }
+            Inst::CoopMapSlot {
+                to,
+                from,
+                slot,
+                out,
+            } => {
+                let (to, from) = (self.info(*to), self.info(*from));
+                let columns = from.coop.columns.max(1) as usize;
+                let inverse = to.inverse();
+                self.per_lane(*slot, *out, |slot, lane| {
+                    let lane = lane % from.lanes;
+                    let Some(at) = from.element(slot, lane) else {
+                        return 0;
+                    };
+                    let wanted = match to.coop.role {
+                        CoopRole::RowReduction => at / columns,
+                        CoopRole::ColumnReduction => at % columns,
+                        _ => at,
+                    };
+                    inverse.get(&(lane, wanted)).map_or(0, |&slot| slot as u64)
+                });
+            }
+            Inst::CoopLoad { coop, view } => return self.coop_load(*coop, view),
+            Inst::CoopStore { coop, view } => return self.coop_store(*coop, view),
+            Inst::CoopCompatible { to, from, out } => {
+                let (to, from) = (&self.info(*to).coop, &self.info(*from).coop);
+                let compatible = !self.shared.options.force_incompatible
+                    && (to.rows, to.columns, to.element) == (from.rows, from.columns, from.element)
+                    && to.simdgroups == from.simdgroups;
+                self.set_all(*out, u64::from(compatible));
+            }
+            Inst::CoopReduce {
+                to,
+                from,
+                axis,
+                op,
+                identity,
+            } => self.coop_reduce(*to, *from, *axis, *op, *identity),
+            Inst::CoopMap {
+                over,
+                captures,
+                body,
+            } => return self.coop_map(*over, captures, body),
+            Inst::CoopElement { coop, over, out } => self.coop_element(*coop, *over, *out),
+            Inst::CoopElementSet { coop, value } => self.coop_element_set(*coop, *value),
+            Inst::CoopElementIndex { over, column, row } => {
+                self.coop_element_index(*over, *column, *row);
+            }
+            Inst::Matmul {
+                descriptor,
+                simdgroups,
+                left,
+                right,
+                destination,
+                share_right,
+            } => {
+                return self.matmul(
+                    descriptor,
+                    *simdgroups as usize,
+                    left,
+                    right,
+                    destination,
+                    *share_right,
+                );
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// A value for each live lane from the slot there.
+    fn per_lane(&mut self, slot: Reg, out: Reg, f: impl Fn(i64, usize) -> u64) {
+        self.src(slot);
+        let (_, to) = self.dst(out);
+        for lane in 0..self.lanes.live {
+            let value = f(slot_of(self.lane_value(slot, lane)), lane);
+            // SAFETY: the register holds all lanes.
+            unsafe { write(to.add(lane * out.size as usize), out.size, value) };
+        }
+    }
+
+    /// Runs a body once for each element of a tile, for each instance that takes part.
+    fn coop_map(&mut self, over: u32, captures: &[(Reg, Reg)], body: &'d Block) -> Outcome {
+        let tile = self.tiles[over as usize];
+        for (instance, leader) in self.active_instances(tile.simdgroups) {
+            for &(outside, inside) in captures {
+                let value = self.lane_value(outside, leader);
+                // SAFETY: a uniform register holds 32 elements.
+                unsafe { super::splat(self.ptr(inside), inside.size, CHUNK, value) };
+            }
+            std::mem::swap(&mut self.lanes, &mut self.idle);
+            let result = self.map_elements(tile, instance, leader, body);
+            self.map = None;
+            std::mem::swap(&mut self.lanes, &mut self.idle);
+            if let Err(mut raised) = result {
+                raised.lane = leader;
+                return Err(raised);
+            }
+        }
+        Ok(())
+    }
+
+    fn map_elements(
+        &mut self,
+        tile: Tile,
+        instance: usize,
+        leader: usize,
+        body: &'d Block,
+    ) -> Outcome {
+        let total = tile.elements();
+        let mut element = 0;
+        while element < total {
+            let lanes = &mut self.lanes;
+            lanes.live = lanes.cap.min(total - element);
+            lanes.chunks = lanes.live.div_ceil(CHUNK);
+            lanes.current = Mask::All;
+            lanes.returned = Mask::None;
+            lanes.frames.clear();
+            lanes.tags.fill(Tag::new(0, 0));
+            let live = lanes.live;
+            self.map = Some(MapPlace {
+                instance,
+                element,
+                lane: leader,
+            });
+            self.run(body)?;
+            element += live;
+        }
+        Ok(())
+    }
+
+    fn coop_element(&mut self, coop: u32, over: u32, out: Reg) {
+        let Some(place) = self.map else { return };
+        let (tile, over) = (self.tiles[coop as usize], self.tiles[over as usize]);
+        let (_, to) = self.dst(out);
+        let live = self.lanes.live;
+        let size = out.size;
+        let from = tile.instance(place.instance);
+        let bytes = size as usize;
+        if (tile.rows, tile.columns) == (over.rows, over.columns) {
+            // SAFETY: elements are inside the tile, the register holds all lanes.
+            unsafe {
+                std::ptr::copy_nonoverlapping(from.add(place.element * bytes), to, live * bytes);
+            }
+            return;
+        }
+        let columns = over.columns.max(1);
+        let mut lane = 0;
+        while lane < live {
+            let at = place.element + lane;
+            let (row, column) = (at / columns, at % columns);
+            let run = (columns - column).min(live - lane);
+            // SAFETY: rows and columns are inside the reduction tensor, lanes inside the register.
+            unsafe {
+                if tile.columns == 1 {
+                    let value = read(from.add(row.min(tile.rows - 1) * bytes), size);
+                    super::splat(to.add(lane * bytes), size, run, value);
+                } else {
+                    let from = from.add(column.min(tile.columns - run) * bytes);
+                    std::ptr::copy_nonoverlapping(from, to.add(lane * bytes), run * bytes);
+                }
+            }
+            lane += run;
+        }
+    }
+
+    fn coop_element_set(&mut self, coop: u32, value: Reg) {
+        let Some(place) = self.map else { return };
+        let tile = self.tiles[coop as usize];
+        let from = self.src(value);
+        let size = value.size;
+        let bytes = size as usize;
+        let live = self
+            .lanes
+            .live
+            .min(tile.elements().saturating_sub(place.element));
+        // SAFETY: elements are inside the tile; the register holds all lanes, or 32 equal elements.
+        unsafe {
+            let to = tile.instance(place.instance).add(place.element * bytes);
+            match self.lanes.current {
+                Mask::All if from.step != 0 => {
+                    std::ptr::copy_nonoverlapping(from.ptr, to, live * bytes);
+                }
+                Mask::All => super::splat(to, size, live, read(from.ptr, size)),
+                _ => {
+                    let step = if from.step == 0 { 0 } else { bytes };
+                    for lane in 0..live {
+                        if self.is_active(lane) {
+                            write(
+                                to.add(lane * bytes),
+                                size,
+                                read(from.ptr.add(lane * step), size),
+                            );
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    fn coop_element_index(&mut self, over: u32, column: Reg, row: Option<Reg>) {
+        let Some(place) = self.map else { return };
+        let tile = self.tiles[over as usize];
+        // A reduction tensor has one coordinate.
+        let columns = if row.is_some() {
+            tile.columns.max(1)
+        } else {
+            tile.elements().max(1)
+        };
+        let (_, to_column) = self.dst(column);
+        let to_row = row.map(|row| self.dst(row).1);
+        for lane in 0..self.lanes.live {
+            let at = place.element + lane;
+            // SAFETY: the registers hold all lanes of `i32`.
+            unsafe {
+                to_column
+                    .cast::<i32>()
+                    .add(lane)
+                    .write((at % columns) as i32);
+                if let Some(to_row) = to_row {
+                    to_row.cast::<i32>().add(lane).write((at / columns) as i32);
+                }
+            }
+        }
+    }
+
+    fn coop_reduce(&mut self, to: u32, from: u32, axis: ReduceAxis, op: ReduceOp, identity: Reg) {
+        let element = self.info(from).coop.element;
+        let (to, from) = (self.tiles[to as usize], self.tiles[from as usize]);
+        let isa = self.shared.isa;
+        for (instance, leader) in self.active_instances(from.simdgroups) {
+            let identity = self.lane_value(identity, leader);
+            let (source, target) = (from.instance(instance), to.instance(instance));
+            let count = match axis {
+                ReduceAxis::Rows => from.rows.min(to.elements()),
+                ReduceAxis::Columns => from.columns.min(to.elements()),
+            };
+            let shape = (from.rows, from.columns);
+            // SAFETY: the source holds rows · columns elements, the target `count`.
+            unsafe {
+                match element {
+                    Scalar::F32 => {
+                        reduce_f32(
+                            isa,
+                            axis,
+                            op,
+                            source.cast(),
+                            shape,
+                            target.cast(),
+                            count,
+                            identity,
+                        );
+                    }
+                    Scalar::F16 => {
+                        reduce_float::<F16>(axis, op, source, shape, target, count, identity)
+                    }
+                    Scalar::BF16 => {
+                        reduce_float::<Bf16>(axis, op, source, shape, target, count, identity);
+                    }
+                    Scalar::I32 => reduce_i32(axis, op, source, shape, target, count, identity),
+                    _ => {}
+                }
+            }
+        }
+    }
+}
+
+impl CoopInfo {
+    fn inverse(&self) -> &std::collections::HashMap<(usize, usize), u32> {
+        self.slots.get_or_init(|| {
+            let mut out = std::collections::HashMap::new();
+            for slot in 0..self.capacity {
+                for lane in 0..self.lanes {
+                    if let Some(at) = self.element(i64::from(slot), lane) {
+                        out.entry((lane, at)).or_insert(slot);
+                    }
+                }
+            }
+            out
+        })
+    }
+}
+
+#[inline(always)]
+fn combine(op: ReduceOp, a: f32, b: f32) -> f32 {
+    match op {
+        ReduceOp::Sum => a + b,
+        ReduceOp::Max => a.max(b),
+        ReduceOp::Min => a.min(b),
+    }
+}
+
+/// Rows or columns of a tile of `f32`, with sums in 16 strands.
+///
+/// # Safety
+/// `source` must hold `shape.0 · shape.1` elements, `target` `count`.
+#[inline(always)]
+unsafe fn reduce_f32_body(
+    axis: ReduceAxis,
+    op: ReduceOp,
+    source: *const f32,
+    (rows, columns): (usize, usize),
+    target: *mut f32,
+    count: usize,
+    identity: f32,
+) {
+    const WIDTH: usize = 16;
+    // SAFETY: by the function's contract.
+    let (source, target) = unsafe {
+        (
+            std::slice::from_raw_parts(source, rows * columns),
+            std::slice::from_raw_parts_mut(target, count),
+        )
+    };
+    match axis {
+        ReduceAxis::Rows => {
+            for (row, target) in source.chunks_exact(columns.max(1)).zip(target) {
+                let mut total = identity;
+                let (chunks, rest) = row.as_chunks::<WIDTH>();
+                if let Some((first, chunks)) = chunks.split_first() {
+                    let mut strands = *first;
+                    for chunk in chunks {
+                        for i in 0..WIDTH {
+                            strands[i] = combine(op, strands[i], chunk[i]);
+                        }
+                    }
+                    let mut width = WIDTH / 2;
+                    while width > 0 {
+                        for i in 0..width {
+                            strands[i] = combine(op, strands[i], strands[i + width]);
+                        }
+                        width /= 2;
+                    }
+                    total = combine(op, total, strands[0]);
+                }
+                for &value in rest {
+                    total = combine(op, total, value);
+                }
+                *target = total;
+            }
+        }
+        ReduceAxis::Columns => {
+            target.fill(identity);
+            for row in source.chunks_exact(columns.max(1)) {
+                for (target, &value) in target.iter_mut().zip(row) {
+                    *target = combine(op, *target, value);
+                }
+            }
+        }
+    }
+}
+
+/// # Safety
+/// As for [`reduce_f32_body`], on a machine with AVX2.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,fma")]
+unsafe fn reduce_f32_avx2<const OP: u8>(
+    axis: ReduceAxis,
+    source: *const f32,
+    shape: (usize, usize),
+    target: *mut f32,
+    count: usize,
+    identity: f32,
+) {
+    let op = match OP {
+        0 => ReduceOp::Sum,
+        1 => ReduceOp::Max,
+        _ => ReduceOp::Min,
+    };
+    // SAFETY: by the function's contract.
+    unsafe { reduce_f32_body(axis, op, source, shape, target, count, identity) }
+}
+
+/// # Safety
+/// As for [`reduce_f32_body`].
+unsafe fn reduce_f32(
+    isa: Isa,
+    axis: ReduceAxis,
+    op: ReduceOp,
+    source: *const f32,
+    shape: (usize, usize),
+    target: *mut f32,
+    count: usize,
+    identity: u64,
+) {
+    let identity = f32::from_bits(identity as u32);
+    // SAFETY: by the function's contract; the instruction set was detected.
+    unsafe {
+        match (isa, op) {
+            #[cfg(target_arch = "x86_64")]
+            (Isa::Avx2, ReduceOp::Sum) => {
+                reduce_f32_avx2::<0>(axis, source, shape, target, count, identity);
+            }
+            #[cfg(target_arch = "x86_64")]
+            (Isa::Avx2, ReduceOp::Max) => {
+                reduce_f32_avx2::<1>(axis, source, shape, target, count, identity);
+            }
+            #[cfg(target_arch = "x86_64")]
+            (Isa::Avx2, ReduceOp::Min) => {
+                reduce_f32_avx2::<2>(axis, source, shape, target, count, identity);
+            }
+            _ => reduce_f32_body(axis, op, source, shape, target, count, identity),
+        }
+    }
+}
+
+/// Half and bfloat tiles, reduced in `f32` and rounded once.
+///
+/// # Safety
+/// As for [`reduce_f32_body`].
+unsafe fn reduce_float<T: Float>(
+    axis: ReduceAxis,
+    op: ReduceOp,
+    source: *const u8,
+    (rows, columns): (usize, usize),
+    target: *mut u8,
+    count: usize,
+    identity: u64,
+) {
+    let identity = T::from_bits(identity as u32).widen();
+    for i in 0..count {
+        let mut total = identity;
+        let length = match axis {
+            ReduceAxis::Rows => columns,
+            ReduceAxis::Columns => rows,
+        };
+        for j in 0..length {
+            let at = match axis {
+                ReduceAxis::Rows => i * columns + j,
+                ReduceAxis::Columns => j * columns + i,
+            };
+            // SAFETY: by the function's contract.
+            total = combine(op, total, unsafe { (*source.cast::<T>().add(at)).widen() });
+        }
+        // SAFETY: by the function's contract.
+        unsafe { target.cast::<T>().add(i).write(T::narrow(total)) };
+    }
+}
+
+/// # Safety
+/// As for [`reduce_f32_body`].
+unsafe fn reduce_i32(
+    axis: ReduceAxis,
+    op: ReduceOp,
+    source: *const u8,
+    (rows, columns): (usize, usize),
+    target: *mut u8,
+    count: usize,
+    identity: u64,
+) {
+    for i in 0..count {
+        let mut total = identity as u32 as i32;
+        let length = match axis {
+            ReduceAxis::Rows => columns,
+            ReduceAxis::Columns => rows,
+        };
+        for j in 0..length {
+            let at = match axis {
+                ReduceAxis::Rows => i * columns + j,
+                ReduceAxis::Columns => j * columns + i,
+            };
+            // SAFETY: by the function's contract.
+            let value = unsafe { *source.cast::<i32>().add(at) };
+            total = match op {
+                ReduceOp::Sum => total.wrapping_add(value),
+                ReduceOp::Max => total.max(value),
+                ReduceOp::Min => total.min(value),
+            };
+        }
+        // SAFETY: by the function's contract.
+        unsafe { target.cast::<i32>().add(i).write(total) };
+    }
+}

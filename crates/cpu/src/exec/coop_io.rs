@@ -1,0 +1,362 @@
+//! Views of tensors at run time, and loads and stores of whole tiles.
+
+use anymetal_formats::ElementFormat;
+
+use super::objects::split;
+use super::{Outcome, Worker, raise, read, write};
+use crate::compile::program::{View, ViewExtent};
+use crate::fault::{AccessKind, FaultKind};
+use crate::lanes::convert::offset_pointer;
+
+/// A view of rank 1 or 2, as one lane sees it, with its valid region checked against its memory.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Region {
+    pub format: ElementFormat,
+    /// Address of element (0, 0) of the *base*; only the valid region may be read.
+    pub base: *mut u8,
+    /// Pointer value of the same.
+    pub pointer: u64,
+    /// Origin of the view in the base, by dimension.
+    pub origin: [i64; 2],
+    /// The view's own extents.
+    pub extents: [usize; 2],
+    /// What is left of them inside the base.
+    pub valid: [usize; 2],
+    /// In elements.
+    pub strides: [i64; 2],
+    pub scales: Option<Scales>,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Scales {
+    pub base: *mut u8,
+    pub block: [usize; 2],
+    pub strides: [i64; 2],
+}
+
+impl Region {
+    /// Element index of the view's element (x, y) in the base.
+    pub fn index(&self, x: usize, y: usize) -> i64 {
+        (self.origin[0] + x as i64) * self.strides[0]
+            + (self.origin[1] + y as i64) * self.strides[1]
+    }
+
+    /// Bytes of the valid region.
+    pub fn valid_bytes(&self) -> u64 {
+        (self.valid[0] * self.valid[1] * self.format.bits() / 8) as u64
+    }
+
+    /// Address of a valid element, for formats of whole bytes.
+    pub fn address(&self, x: usize, y: usize) -> *mut u8 {
+        let bytes = (self.format.bits() / 8) as i64;
+        self.base
+            .wrapping_offset((self.index(x, y) * bytes) as isize)
+    }
+}
+
+impl<'d> Worker<'d> {
+    /// Looks at a view as a lane sees it: static extents that overhang are a fault, the valid region must be in memory.
+    pub(super) fn region(
+        &mut self,
+        view: &View,
+        lane: usize,
+        access: AccessKind,
+    ) -> Outcome<Region> {
+        let rank = view.origin.len();
+        if rank == 0 || rank > 2 {
+            let reason = format!(
+                "a tile operation on tensor '{}' of rank {rank}; it takes rank 1 or 2",
+                view.name
+            );
+            return raise(FaultKind::TileOperation { reason }, lane);
+        }
+        let value = |worker: &Self, reg| worker.lane_value(reg, lane) as i64;
+        let base_extents: Vec<i64> = view
+            .base_extents
+            .iter()
+            .map(|&reg| value(self, reg))
+            .collect();
+        let mut region = Region {
+            format: view.format,
+            base: std::ptr::null_mut(),
+            pointer: self.lane_value(view.pointer, lane),
+            origin: [0; 2],
+            extents: [1; 2],
+            valid: [1; 2],
+            strides: [0; 2],
+            scales: None,
+        };
+        for d in 0..rank {
+            let origin = value(self, view.origin[d]);
+            let rest = base_extents[d].saturating_sub(origin).max(0);
+            let (own, is_static) = match view.extents[d] {
+                ViewExtent::Rest => (rest, false),
+                ViewExtent::Dynamic(reg) => (value(self, reg).max(0), false),
+                ViewExtent::Static(extent) => (extent as i64, true),
+            };
+            if is_static && (own > rest || origin < 0) && !self.shared.options.static_overhang_zero
+            {
+                let kind = FaultKind::StaticOverhang {
+                    tensor: view.name.clone(),
+                    dimension: d as u32,
+                    origin,
+                    extent: own,
+                    tensor_extents: base_extents,
+                };
+                return raise(kind, lane);
+            }
+            if origin < 0 {
+                let kind = FaultKind::TensorIndex {
+                    access,
+                    tensor: view.name.clone(),
+                    coordinates: view.origin.iter().map(|&reg| value(self, reg)).collect(),
+                    extents: base_extents,
+                };
+                return raise(kind, lane);
+            }
+            region.origin[d] = origin;
+            region.extents[d] = own as usize;
+            region.valid[d] = own.min(rest) as usize;
+            region.strides[d] = value(self, view.strides[d]);
+        }
+        let nothing = region.valid.contains(&0);
+        if nothing {
+            region.valid = [0; 2];
+        }
+        let bits = view.format.bits();
+        region.base = self.span(
+            region.pointer,
+            bits,
+            [region.origin, region.origin],
+            region.valid,
+            region.strides,
+            [1, 1],
+            access,
+            lane,
+        )?;
+        if let Some(plane) = &view.scales {
+            let mut scales = Scales {
+                base: std::ptr::null_mut(),
+                block: [1; 2],
+                strides: [0; 2],
+            };
+            for d in 0..rank {
+                scales.block[d] = plane.block.get(d).map_or(1, |&block| block.max(1) as usize);
+                scales.strides[d] = plane.strides.get(d).map_or(0, |&reg| value(self, reg));
+            }
+            let pointer = self.lane_value(plane.pointer, lane);
+            scales.base = self.span(
+                pointer,
+                plane.format.bits(),
+                [region.origin, region.origin],
+                region.valid,
+                scales.strides,
+                scales.block,
+                AccessKind::Read,
+                lane,
+            )?;
+            region.scales = Some(scales);
+        }
+        Ok(region)
+    }
+
+    /// Checks that a valid region lies in its object; the address of the base's first element.
+    fn span(
+        &mut self,
+        pointer: u64,
+        bits: usize,
+        [origin, _]: [[i64; 2]; 2],
+        valid: [usize; 2],
+        strides: [i64; 2],
+        block: [usize; 2],
+        access: AccessKind,
+        lane: usize,
+    ) -> Outcome<*mut u8> {
+        if valid[0] == 0 {
+            return Ok(std::ptr::null_mut());
+        }
+        let (mut low, mut high) = (0i128, 0i128);
+        for d in 0..2 {
+            let first = i128::from(origin[d] / block[d] as i64) * i128::from(strides[d]);
+            let last = i128::from((origin[d] + valid[d] as i64 - 1) / block[d] as i64)
+                * i128::from(strides[d]);
+            low += first.min(last);
+            high += first.max(last);
+        }
+        let first_byte = (low * bits as i128).div_euclid(8);
+        let end_byte = (high * bits as i128 + bits as i128 + 7).div_euclid(8);
+        let (number, offset) = split(pointer);
+        let (start, end) = (
+            i128::from(offset) + first_byte,
+            i128::from(offset) + end_byte,
+        );
+        let object = self.object(number);
+        let inside = object.is_some_and(|object| {
+            object.lane_unit == 0
+                && start >= 0
+                && end <= i128::from(object.length)
+                && (access == AccessKind::Read || object.writable)
+        });
+        match object {
+            // SAFETY: the result is an address in or around the object; only bytes of the checked span are used.
+            Some(object) if inside => Ok(object.ptr.wrapping_offset(offset as isize)),
+            Some(object) if object.lane_unit != 0 => {
+                let reason =
+                    "a tile operation on a tensor in thread memory is not supported on the CPU"
+                        .to_string();
+                raise(FaultKind::TileOperation { reason }, lane)
+            }
+            _ => {
+                let at = first_byte.clamp(-(1 << 46), 1 << 46) as i64;
+                let bytes = (end_byte - first_byte).clamp(1, 1 << 46) as u64;
+                let at = offset_pointer(pointer, at as u64);
+                let kind = self.refusal(at, bytes, access);
+                raise(kind, lane)
+            }
+        }
+    }
+
+    pub(super) fn note_region(&mut self, region: &Region, write: bool) {
+        if self.traffic.is_none() {
+            return;
+        }
+        let number = split(region.pointer).0;
+        let threadgroup = self.object(number).is_some_and(|object| object.threadgroup);
+        let mut bytes = region.valid_bytes();
+        if let Some(scales) = region.scales {
+            bytes += (region.valid[0].div_ceil(scales.block[0])
+                * region.valid[1].div_ceil(scales.block[1])) as u64;
+        }
+        if let Some(traffic) = &mut self.traffic {
+            let counter = match (threadgroup, write) {
+                (false, false) => &mut traffic.device_read,
+                (false, true) => &mut traffic.device_written,
+                (true, false) => &mut traffic.threadgroup_read,
+                (true, true) => &mut traffic.threadgroup_written,
+            };
+            *counter += bytes;
+        }
+    }
+
+    /// How the columns and rows of a tile index a view: (step of x by column, by row), (step of y by column, by row).
+    fn axes(rank: usize, region: &Region, rows: usize, columns: usize) -> [[usize; 2]; 2] {
+        if rank == 1 {
+            // A vector runs along the dimension that has its length; rows first.
+            let along_rows = columns == 1 || (region.extents[0] == rows && rows != 1);
+            return if along_rows {
+                [[0, 1], [0, 0]]
+            } else {
+                [[1, 0], [0, 0]]
+            };
+        }
+        [[1, 0], [0, 1]]
+    }
+
+    pub(super) fn coop_load(&mut self, coop: u32, view: &View) -> Outcome {
+        let tile = self.tiles[coop as usize];
+        for (instance, lane) in self.active_instances(tile.simdgroups) {
+            let region = self.region(view, lane, AccessKind::Read)?;
+            self.note_region(&region, false);
+            let size = tile.size;
+            if region.format.bits() != size * 8 {
+                return self.mismatch(view, size, lane);
+            }
+            let to = tile.instance(instance);
+            let axes = Self::axes(view.origin.len(), &region, tile.rows, tile.columns);
+            // A dimension of extent 1 is repeated.
+            let clamp = [region.extents[0] == 1, region.extents[1] == 1];
+            for row in 0..tile.rows {
+                let place = |column: usize| {
+                    let mut at = [0usize; 2];
+                    for d in 0..2 {
+                        at[d] = if clamp[d] {
+                            0
+                        } else {
+                            axes[d][0] * column + axes[d][1] * row
+                        };
+                    }
+                    at
+                };
+                let start = place(0);
+                let line = row * tile.columns * size;
+                let straight = axes[0] == [1, 0]
+                    && !clamp[0]
+                    && region.strides[0] == 1
+                    && start[1] < region.valid[1];
+                // SAFETY: elements are inside the tile; the region's valid part is inside its memory.
+                unsafe {
+                    if straight {
+                        let count = region.valid[0].min(tile.columns);
+                        let from = region.address(0, start[1]);
+                        std::ptr::copy_nonoverlapping(from, to.add(line), count * size);
+                        to.add(line + count * size)
+                            .write_bytes(0, (tile.columns - count) * size);
+                        continue;
+                    }
+                    for column in 0..tile.columns {
+                        let [x, y] = place(column);
+                        let value = if x < region.valid[0] && y < region.valid[1] {
+                            read(region.address(x, y), size as u8)
+                        } else {
+                            0
+                        };
+                        write(to.add(line + column * size), size as u8, value);
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn coop_store(&mut self, coop: u32, view: &View) -> Outcome {
+        let tile = self.tiles[coop as usize];
+        for (instance, lane) in self.active_instances(tile.simdgroups) {
+            let region = self.region(view, lane, AccessKind::Write)?;
+            self.note_region(&region, true);
+            let size = tile.size;
+            if region.format.bits() != size * 8 {
+                return self.mismatch(view, size, lane);
+            }
+            let from = tile.instance(instance);
+            let axes = Self::axes(view.origin.len(), &region, tile.rows, tile.columns);
+            for row in 0..tile.rows {
+                let line = row * tile.columns * size;
+                let place = |column: usize| {
+                    [
+                        axes[0][0] * column + axes[0][1] * row,
+                        axes[1][0] * column + axes[1][1] * row,
+                    ]
+                };
+                let start = place(0);
+                // SAFETY: as for a load.
+                unsafe {
+                    if axes[0] == [1, 0] && region.strides[0] == 1 && axes[1] == [0, 1] {
+                        if start[1] < region.valid[1] {
+                            let count = region.valid[0].min(tile.columns);
+                            let to = region.address(0, start[1]);
+                            std::ptr::copy_nonoverlapping(from.add(line), to, count * size);
+                        }
+                        continue;
+                    }
+                    for column in 0..tile.columns {
+                        let [x, y] = place(column);
+                        if x < region.valid[0] && y < region.valid[1] {
+                            let value = read(from.add(line + column * size), size as u8);
+                            write(region.address(x, y), size as u8, value);
+                        }
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn mismatch(&mut self, view: &View, size: usize, lane: usize) -> Outcome {
+        let reason = format!(
+            "tensor '{}' has elements of {}, the cooperative tensor elements of {size} bytes",
+            view.name,
+            view.format.msl_name()
+        );
+        raise(FaultKind::TileOperation { reason }, lane)
+    }
+}

@@ -1,0 +1,505 @@
+//! `matmul2d`: takes operands from views and tiles, packs them, shares what can be shared, and multiplies.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
+
+use anymetal_formats::ElementFormat;
+use anymetal_ir::{MatmulDescriptor, Scalar};
+
+use super::coop_io::Region;
+use super::{Outcome, Worker, raise};
+use crate::compile::program::TileOperand;
+use crate::fault::{AccessKind, FaultKind};
+use crate::lanes::scalar::{Bf16, F16, Float};
+use crate::tile::{
+    Accumulation, AccumulatorMut, OperandView, PackedLeft, PackedRight, Product, ScaleView,
+    TileError,
+};
+
+/// Memory that products reuse.
+#[derive(Default)]
+pub(super) struct Buffers {
+    left: PackedLeft,
+    right: PackedRight,
+    sums_f32: Vec<f32>,
+    sums_i32: Vec<i32>,
+}
+
+/// Bytes of packed operands that a dispatch keeps at most.
+const CACHE_BYTES: usize = 256 << 20;
+
+/// What a packed right operand is known by. Memory that the dispatch does not write stays as it is, so the place of the elements
+/// stands for their values.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub(crate) struct PanelKey {
+    base: usize,
+    format: ElementFormat,
+    product: Product,
+    origin: [i64; 2],
+    shape: [usize; 2],
+    valid: [usize; 2],
+    strides: [i64; 2],
+    scales: Option<(usize, [usize; 2], [i64; 2])>,
+    transposed: bool,
+}
+
+type Panel = Arc<OnceLock<PackedRight>>;
+
+/// Packed right operands of a dispatch, for all workers.
+#[derive(Default)]
+pub(crate) struct PanelCache {
+    panels: Mutex<HashMap<PanelKey, Panel>>,
+    bytes: AtomicUsize,
+}
+
+impl PanelCache {
+    /// The cell for a key, or `None` when the cache is full and does not have it.
+    fn cell(&self, key: PanelKey, bytes: usize) -> Option<Panel> {
+        let mut panels = self.panels.lock().unwrap_or_else(|e| e.into_inner());
+        if let Some(panel) = panels.get(&key) {
+            return Some(panel.clone());
+        }
+        if self.bytes.load(Ordering::Relaxed) + bytes > CACHE_BYTES {
+            return None;
+        }
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        let panel = Panel::default();
+        panels.insert(key, panel.clone());
+        Some(panel)
+    }
+}
+
+/// The format of a tile's elements.
+pub(super) fn format_of(scalar: Scalar) -> ElementFormat {
+    match scalar {
+        Scalar::Bool => ElementFormat::Bool,
+        Scalar::I8 => ElementFormat::I8,
+        Scalar::U8 => ElementFormat::U8,
+        Scalar::I16 => ElementFormat::I16,
+        Scalar::U16 => ElementFormat::U16,
+        Scalar::I32 => ElementFormat::I32,
+        Scalar::U32 => ElementFormat::U32,
+        Scalar::I64 => ElementFormat::I64,
+        Scalar::U64 => ElementFormat::U64,
+        Scalar::F16 => ElementFormat::F16,
+        Scalar::BF16 => ElementFormat::BF16,
+        Scalar::F32 => ElementFormat::F32,
+    }
+}
+
+/// An operand resolved for one instance: rows × columns as the product sees them.
+#[derive(Clone, Copy)]
+struct Source {
+    region: Region,
+    /// Dimension of the view that rows (columns) run along.
+    row_dimension: usize,
+    rows: usize,
+    columns: usize,
+    in_memory: bool,
+}
+
+impl Source {
+    fn column_dimension(&self) -> usize {
+        1 - self.row_dimension
+    }
+
+    fn valid(&self) -> (usize, usize) {
+        (
+            self.region.valid[self.row_dimension].min(self.rows),
+            self.region.valid[self.column_dimension()].min(self.columns),
+        )
+    }
+
+    /// # Safety
+    /// The region's valid part must stay readable and unwritten while the view is used.
+    unsafe fn view(&self) -> OperandView<'static> {
+        let region = &self.region;
+        let (row, column) = (self.row_dimension, self.column_dimension());
+        let (valid_rows, valid_columns) = self.valid();
+        // SAFETY: by the function's contract; the worker checked the valid part against its object.
+        let view = unsafe {
+            OperandView::new(
+                region.base,
+                region.format,
+                (self.rows, self.columns),
+                (region.strides[row], region.strides[column]),
+            )
+        };
+        let mut view = view
+            .origin(region.index(0, 0))
+            .valid(valid_rows, valid_columns);
+        if let Some(scales) = &region.scales {
+            // SAFETY: the scales of the valid part were checked too.
+            let plane = unsafe {
+                ScaleView::new(
+                    scales.base,
+                    (scales.block[row], scales.block[column]),
+                    (scales.strides[row], scales.strides[column]),
+                )
+            };
+            view = view
+                .scales(plane.phase(region.origin[row] as usize, region.origin[column] as usize));
+        }
+        view
+    }
+
+    fn key(&self, product: Product) -> PanelKey {
+        let region = &self.region;
+        let (rows, columns) = self.valid();
+        PanelKey {
+            base: region.base as usize,
+            format: region.format,
+            product,
+            origin: region.origin,
+            shape: [self.rows, self.columns],
+            valid: [rows, columns],
+            strides: region.strides,
+            scales: region
+                .scales
+                .map(|scales| (scales.base as usize, scales.block, scales.strides)),
+            transposed: self.row_dimension == 0,
+        }
+    }
+}
+
+impl<'d> Worker<'d> {
+    /// An operand as an instance sees it. `row_dimension` is the view's dimension that rows run along.
+    fn source(
+        &mut self,
+        operand: &TileOperand,
+        instance: usize,
+        lane: usize,
+        (rows, columns): (Option<usize>, Option<usize>),
+        row_dimension: usize,
+    ) -> Outcome<Source> {
+        let (region, in_memory) = match operand {
+            TileOperand::View(view) => (self.region(view, lane, AccessKind::Read)?, true),
+            TileOperand::Coop(coop) => {
+                let tile = self.tiles[*coop as usize];
+                let element = self.shared.coops[*coop as usize].coop.element;
+                let region = Region {
+                    format: format_of(element),
+                    base: tile.instance(instance),
+                    pointer: 0,
+                    origin: [0; 2],
+                    extents: [tile.columns, tile.rows],
+                    valid: [tile.columns, tile.rows],
+                    strides: [1, tile.columns as i64],
+                    scales: None,
+                };
+                (region, false)
+            }
+        };
+        let extent = |d: usize| region.extents[d];
+        Ok(Source {
+            rows: rows.unwrap_or(extent(row_dimension)),
+            columns: columns.unwrap_or(extent(1 - row_dimension)),
+            region,
+            row_dimension,
+            in_memory,
+        })
+    }
+
+    pub(super) fn matmul(
+        &mut self,
+        descriptor: &MatmulDescriptor,
+        simdgroups: usize,
+        left: &'d TileOperand,
+        right: &'d TileOperand,
+        destination: &'d TileOperand,
+        share_right: bool,
+    ) -> Outcome {
+        let (m, n) = (descriptor.m as usize, descriptor.n as usize);
+        let k = descriptor.k.map(|k| k as usize);
+        let active = self.active_instances(simdgroups);
+        let mut packed_for: Option<PanelKey> = None;
+        let mut held = std::mem::take(&mut self.matmul_buffer);
+        let mut result = Ok(());
+        for (instance, lane) in active {
+            result = self.matmul_instance(
+                descriptor,
+                (m, n, k),
+                (instance, lane),
+                (left, right, destination),
+                share_right,
+                &mut held,
+                &mut packed_for,
+            );
+            if result.is_err() {
+                break;
+            }
+        }
+        self.matmul_buffer = held;
+        result
+    }
+
+    fn matmul_instance(
+        &mut self,
+        descriptor: &MatmulDescriptor,
+        (m, n, k): (usize, usize, Option<usize>),
+        (instance, lane): (usize, usize),
+        (left, right, destination): (&TileOperand, &TileOperand, &TileOperand),
+        share_right: bool,
+        buffers: &mut Buffers,
+        packed_for: &mut Option<PanelKey>,
+    ) -> Outcome {
+        let row_of = |transposed: bool| if transposed { 0 } else { 1 };
+        let left = self.source(
+            left,
+            instance,
+            lane,
+            (Some(m), k),
+            row_of(descriptor.transpose_left),
+        )?;
+        // A dynamic K is what the left operand has.
+        let k = k.unwrap_or(left.columns);
+        let right = self.source(
+            right,
+            instance,
+            lane,
+            (Some(k), Some(n)),
+            row_of(descriptor.transpose_right),
+        )?;
+        for source in [&left, &right] {
+            if source.in_memory {
+                self.note_region(&clipped(source), false);
+            }
+        }
+        // SAFETY: the regions were checked; a kernel that writes its operands while an operation reads them races, as on
+        // a GPU, and gets some value or other.
+        let (left_view, right_view) = unsafe { (left.view(), right.view()) };
+        let path = self.shared.tile_path;
+        let refused = |error: TileError| {
+            raise(
+                FaultKind::TileOperation {
+                    reason: error.to_string(),
+                },
+                lane,
+            )
+        };
+        let product = match Product::choose(
+            path,
+            left_view.kind(),
+            right_view.kind(),
+            descriptor.relaxed_precision,
+        ) {
+            Ok(product) => product,
+            Err(error) => return refused(error),
+        };
+        let target = self.target(destination, instance, lane, (m, n))?;
+        // Only valid rows and columns are computed where the destination lies in memory.
+        let scratch = &mut self.tile_scratch;
+        buffers.left.pack(&product, &left_view, scratch);
+        let key = right.key(product);
+        let shared_panel = if right.in_memory && share_right && !self.shared.aliased {
+            let bytes = (right.rows + 16) * (right.columns + 64) * 4;
+            self.shared.panels.cell(key.clone(), bytes)
+        } else {
+            None
+        };
+        let panel: &PackedRight = match &shared_panel {
+            Some(cell) => cell.get_or_init(|| {
+                let mut packed = PackedRight::default();
+                packed.pack(&product, &right_view, scratch);
+                packed
+            }),
+            None => {
+                // Instances of one operation often share the right operand.
+                if !right.in_memory || packed_for.as_ref() != Some(&key) {
+                    buffers.right.pack(&product, &right_view, scratch);
+                    *packed_for = right.in_memory.then_some(key);
+                }
+                &buffers.right
+            }
+        };
+        let accumulate = descriptor.accumulate;
+        match product.accumulation {
+            Accumulation::F32 => {
+                if let Some((sums, stride)) = target.direct_f32(m, n) {
+                    let sums = AccumulatorMut::F32(sums);
+                    return crate::tile::multiply(&buffers.left, panel, sums, stride, accumulate)
+                        .or_else(refused);
+                }
+                buffers.sums_f32.resize(m * n, 0.0);
+                let sums = AccumulatorMut::F32(&mut buffers.sums_f32);
+                if let Err(error) = crate::tile::multiply(&buffers.left, panel, sums, n, false) {
+                    return refused(error);
+                }
+                target.finish_f32(&buffers.sums_f32, n, accumulate);
+            }
+            Accumulation::I32 => {
+                buffers.sums_i32.resize(m * n, 0);
+                let sums = AccumulatorMut::I32(&mut buffers.sums_i32);
+                if let Err(error) = crate::tile::multiply(&buffers.left, panel, sums, n, false) {
+                    return refused(error);
+                }
+                target.finish_i32(&buffers.sums_i32, n, accumulate);
+            }
+        }
+        Ok(())
+    }
+
+    /// Where a product goes.
+    fn target(
+        &mut self,
+        destination: &TileOperand,
+        instance: usize,
+        lane: usize,
+        (m, n): (usize, usize),
+    ) -> Outcome<Target> {
+        match destination {
+            TileOperand::Coop(coop) => {
+                let tile = self.tiles[*coop as usize];
+                let element = self.shared.coops[*coop as usize].coop.element;
+                if (tile.rows, tile.columns) != (m, n) {
+                    let reason = format!(
+                        "a {m} × {n} product into a cooperative tensor of {} × {}",
+                        tile.rows, tile.columns
+                    );
+                    return raise(FaultKind::TileOperation { reason }, lane);
+                }
+                Ok(Target {
+                    base: tile.instance(instance),
+                    format: format_of(element),
+                    rows: m,
+                    columns: n,
+                    row_stride: n as i64,
+                    column_stride: 1,
+                })
+            }
+            TileOperand::View(view) => {
+                let mut region = self.region(view, lane, AccessKind::Write)?;
+                region.valid = [region.valid[0].min(n), region.valid[1].min(m)];
+                self.note_region(&region, true);
+                Ok(Target {
+                    base: if region.valid[0] == 0 {
+                        std::ptr::null_mut()
+                    } else {
+                        region.address(0, 0)
+                    },
+                    format: region.format,
+                    rows: region.valid[1],
+                    columns: region.valid[0],
+                    row_stride: region.strides[1],
+                    column_stride: region.strides[0],
+                })
+            }
+        }
+    }
+}
+
+/// The part of an operand that a product reads.
+fn clipped(source: &Source) -> Region {
+    let mut region = source.region;
+    let (rows, columns) = source.valid();
+    region.valid[source.row_dimension] = rows;
+    region.valid[source.column_dimension()] = columns;
+    region
+}
+
+/// The writable part of a destination.
+struct Target {
+    base: *mut u8,
+    format: ElementFormat,
+    rows: usize,
+    columns: usize,
+    /// In elements.
+    row_stride: i64,
+    column_stride: i64,
+}
+
+impl Target {
+    /// The destination itself as an accumulator: all of it there, `f32`, rows without gaps inside.
+    fn direct_f32(&self, m: usize, n: usize) -> Option<(&mut [f32], usize)> {
+        let fits = self.format == ElementFormat::F32
+            && (self.rows, self.columns) == (m, n)
+            && self.column_stride == 1
+            && self.row_stride >= n as i64
+            && (self.base as usize).is_multiple_of(4)
+            && m > 0;
+        if !fits {
+            return None;
+        }
+        let stride = self.row_stride as usize;
+        // SAFETY: the rows were checked against the object. Gaps between rows are not touched by the product; they may
+        // belong to other threadgroups, whose writes go elsewhere.
+        let sums = unsafe {
+            std::slice::from_raw_parts_mut(self.base.cast::<f32>(), (m - 1) * stride + n)
+        };
+        Some((sums, stride))
+    }
+
+    /// Calls `f` with the address of each element and its index in a product of `n` columns.
+    fn each(&self, n: usize, mut f: impl FnMut(*mut u8, usize)) {
+        let bytes = (self.format.bits() / 8) as i64;
+        for row in 0..self.rows {
+            for column in 0..self.columns {
+                let at = row as i64 * self.row_stride + column as i64 * self.column_stride;
+                let place = self.base.wrapping_offset((at * bytes) as isize);
+                f(place, row * n + column);
+            }
+        }
+    }
+
+    /// Rounds once and stores, adding what was there when `accumulate`.
+    fn finish_f32(&self, sums: &[f32], n: usize, accumulate: bool) {
+        fn store<T: Float>(target: &Target, sums: &[f32], n: usize, accumulate: bool) {
+            target.each(n, |place, at| {
+                let place = place.cast::<T>();
+                // SAFETY: the element is in the checked part of the destination.
+                unsafe {
+                    let mut value = sums[at];
+                    if accumulate {
+                        value += place.read_unaligned().widen();
+                    }
+                    place.write_unaligned(T::narrow(value));
+                }
+            });
+        }
+        match self.format {
+            ElementFormat::F16 => store::<F16>(self, sums, n, accumulate),
+            ElementFormat::BF16 => store::<Bf16>(self, sums, n, accumulate),
+            ElementFormat::F32 => store::<f32>(self, sums, n, accumulate),
+            ElementFormat::I32 => self.each(n, |place, at| {
+                // SAFETY: as above.
+                unsafe { place.cast::<i32>().write_unaligned(sums[at] as i32) };
+            }),
+            _ => {}
+        }
+    }
+
+    fn finish_i32(&self, sums: &[i32], n: usize, accumulate: bool) {
+        fn store<T: Float>(target: &Target, sums: &[i32], n: usize, accumulate: bool) {
+            target.each(n, |place, at| {
+                let place = place.cast::<T>();
+                // SAFETY: the element is in the checked part of the destination.
+                unsafe {
+                    let mut value = f64::from(sums[at]);
+                    if accumulate {
+                        value += f64::from(place.read_unaligned().widen());
+                    }
+                    place.write_unaligned(T::narrow64(value));
+                }
+            });
+        }
+        match self.format {
+            ElementFormat::I32 | ElementFormat::U32 => self.each(n, |place, at| {
+                let place = place.cast::<i32>();
+                // SAFETY: as above.
+                unsafe {
+                    let old = if accumulate {
+                        place.read_unaligned()
+                    } else {
+                        0
+                    };
+                    place.write_unaligned(old.wrapping_add(sums[at]));
+                }
+            }),
+            ElementFormat::F16 => store::<F16>(self, sums, n, accumulate),
+            ElementFormat::BF16 => store::<Bf16>(self, sums, n, accumulate),
+            ElementFormat::F32 => store::<f32>(self, sums, n, accumulate),
+            _ => {}
+        }
+    }
+}

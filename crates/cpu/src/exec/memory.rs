@@ -1,0 +1,727 @@
+//! Loads and stores, each checked against its object.
+
+use super::mask::Mask;
+use super::objects::{Object, split};
+use super::{Outcome, Value, Worker, raise, read, splat, write};
+use crate::compile::program::{Access, Reg};
+use crate::fault::{AccessKind, FaultKind};
+use crate::lanes::CHUNK;
+
+/// Lanes that an access is for: all live ones, or those with a non-zero byte.
+#[derive(Clone, Copy)]
+enum Active {
+    All,
+    Bytes(*const u8),
+    None,
+}
+
+impl Active {
+    #[inline(always)]
+    fn has(self, lane: usize) -> bool {
+        match self {
+            Active::All => true,
+            // SAFETY: masks have a byte for each lane.
+            Active::Bytes(bytes) => unsafe { *bytes.add(lane) != 0 },
+            Active::None => false,
+        }
+    }
+}
+
+/// Copies elements that lie `stride` bytes apart into consecutive ones.
+///
+/// # Safety
+/// All `count` elements must be readable, and `out` writable.
+unsafe fn gather_strided(out: *mut u8, from: *const u8, stride: isize, count: usize, size: u8) {
+    macro_rules! copy {
+        ($t:ty) => {{
+            let out = out.cast::<$t>();
+            for i in 0..count {
+                // SAFETY: by the function's contract.
+                unsafe {
+                    *out.add(i) = from
+                        .offset(i as isize * stride)
+                        .cast::<$t>()
+                        .read_unaligned();
+                }
+            }
+        }};
+    }
+    match size {
+        1 => copy!(u8),
+        2 => copy!(u16),
+        4 => copy!(u32),
+        _ => copy!(u64),
+    }
+}
+
+/// Copies consecutive elements to places that lie `stride` bytes apart.
+///
+/// # Safety
+/// All `count` elements must be readable, and their places writable.
+unsafe fn scatter_strided(to: *mut u8, from: *const u8, stride: isize, count: usize, size: u8) {
+    macro_rules! copy {
+        ($t:ty) => {{
+            let from = from.cast::<$t>();
+            for i in 0..count {
+                // SAFETY: by the function's contract.
+                unsafe {
+                    to.offset(i as isize * stride)
+                        .cast::<$t>()
+                        .write_unaligned(*from.add(i));
+                }
+            }
+        }};
+    }
+    match size {
+        1 => copy!(u8),
+        2 => copy!(u16),
+        4 => copy!(u32),
+        _ => copy!(u64),
+    }
+}
+
+impl<'d> Worker<'d> {
+    fn active(&mut self, predicate: Option<Reg>) -> Active {
+        let current = self.lanes.current;
+        let Some(predicate) = predicate else {
+            return match current {
+                Mask::Part(slot) => Active::Bytes(self.mask_ptr(slot)),
+                Mask::All => Active::All,
+                Mask::None => Active::None,
+            };
+        };
+        if predicate.is_uniform() {
+            return if self.uniform_value(predicate) == 0 {
+                Active::None
+            } else {
+                self.active(None)
+            };
+        }
+        let condition = self.ptr(predicate);
+        let out = self.temporary;
+        let live = self.lanes.live;
+        let (mut any, mut all) = (0u8, 1u8);
+        for lane in 0..live {
+            // SAFETY: the temporary mask, the predicate and masks have a byte for each lane.
+            unsafe {
+                let mut byte = *condition.add(lane);
+                if let Mask::Part(slot) = current {
+                    byte &= *self.mask_ptr(slot).add(lane);
+                }
+                *out.add(lane) = byte;
+                any |= byte;
+                all &= byte;
+            }
+        }
+        if any == 0 {
+            Active::None
+        } else if all != 0 {
+            Active::All
+        } else {
+            Active::Bytes(out)
+        }
+    }
+
+    fn first_of(&self, active: Active) -> usize {
+        (0..self.lanes.live)
+            .find(|&lane| active.has(lane))
+            .unwrap_or(0)
+    }
+
+    fn count(&self, active: Active) -> u64 {
+        match active {
+            Active::All => self.lanes.live as u64,
+            Active::None => 0,
+            Active::Bytes(_) => (0..self.lanes.live)
+                .filter(|&lane| active.has(lane))
+                .count() as u64,
+        }
+    }
+
+    #[inline(always)]
+    fn note(&mut self, pointer: u64, bytes: u64, write: bool) {
+        if self.traffic.is_some() {
+            self.note_slow(pointer, bytes, write);
+        }
+    }
+
+    #[cold]
+    fn note_slow(&mut self, pointer: u64, bytes: u64, write: bool) {
+        let Some(object) = self.object(split(pointer).0) else {
+            return;
+        };
+        if object.lane_unit != 0 {
+            return;
+        }
+        if let Some(traffic) = &mut self.traffic {
+            let counter = match (object.threadgroup, write) {
+                (false, false) => &mut traffic.device_read,
+                (false, true) => &mut traffic.device_written,
+                (true, false) => &mut traffic.threadgroup_read,
+                (true, true) => &mut traffic.threadgroup_written,
+            };
+            *counter += bytes;
+        }
+    }
+
+    fn misaligned(&mut self, pointer: u64, align: u32, access: AccessKind) -> FaultKind {
+        let (number, offset) = split(pointer);
+        FaultKind::Misaligned {
+            access,
+            object: self.shared.name(number).name,
+            offset,
+            align,
+        }
+    }
+
+    /// Checks one shared address.
+    #[inline(always)]
+    fn checked(
+        &mut self,
+        pointer: u64,
+        bytes: u64,
+        align: u32,
+        access: AccessKind,
+        lane: usize,
+    ) -> Outcome<*mut u8> {
+        match self.address(pointer, bytes, access != AccessKind::Read) {
+            Some(address) => {
+                if align > 1
+                    && !split(pointer)
+                        .1
+                        .unsigned_abs()
+                        .is_multiple_of(u64::from(align))
+                {
+                    let kind = self.misaligned(pointer, align, access);
+                    return raise(kind, lane);
+                }
+                Ok(address)
+            }
+            None => {
+                let kind = self.refusal(pointer, bytes, access);
+                raise(kind, lane)
+            }
+        }
+    }
+
+    /// A lane of an object of which each lane has its own: in a map, that of the lane which outside values come from.
+    fn own_lane(&self, lane: usize) -> usize {
+        self.map.map_or(lane, |map| map.lane)
+    }
+
+    /// The place of a byte of a lane's own memory.
+    fn own_byte(&self, object: &Object, offset: u64, lane: usize) -> *mut u8 {
+        let unit = u64::from(object.lane_unit);
+        let cap = match self.map {
+            Some(_) => self.idle.cap,
+            None => self.lanes.cap,
+        } as u64;
+        let at = (offset / unit * cap + lane as u64) * unit + offset % unit;
+        // SAFETY: the caller checked the offset against the object's length, and each of `cap` lanes has that many bytes.
+        unsafe { object.ptr.add(at as usize) }
+    }
+
+    /// One element of a lane's own memory.
+    fn own_read(&self, object: &Object, offset: u64, lane: usize, size: u8) -> u64 {
+        let mut value = 0;
+        for i in 0..u64::from(size) {
+            // SAFETY: as in `own_byte`.
+            let byte = unsafe { *self.own_byte(object, offset + i, lane) };
+            value |= u64::from(byte) << (8 * i);
+        }
+        value
+    }
+
+    fn own_write(&self, object: &Object, offset: u64, lane: usize, size: u8, value: u64) {
+        for i in 0..u64::from(size) {
+            // SAFETY: as in `own_byte`.
+            unsafe { *self.own_byte(object, offset + i, lane) = (value >> (8 * i)) as u8 };
+        }
+    }
+
+    /// Checks an access to a lane's own memory.
+    fn own_check(
+        &mut self,
+        object: &Object,
+        pointer: u64,
+        bytes: u64,
+        access: AccessKind,
+        lane: usize,
+    ) -> Outcome<u64> {
+        let (_, offset) = split(pointer);
+        if offset < 0 || offset as u64 + bytes > object.length {
+            let kind = self.refusal(pointer, bytes, access);
+            return raise(kind, lane);
+        }
+        Ok(offset as u64)
+    }
+
+    /// A load.
+    pub(super) fn load(&mut self, access: &'d Access) -> Outcome {
+        let active = self.active(access.predicate);
+        if let Active::None = active {
+            for &out in &access.values {
+                self.set_all(out, 0);
+            }
+            return Ok(());
+        }
+        let size = access.size;
+        let bytes = u64::from(size) * access.values.len() as u64;
+        match self.value(access.pointer) {
+            Value::Uniform(pointer)
+            | Value::Affine {
+                base: pointer,
+                stride: 0,
+            } => self.load_uniform(access, pointer, bytes, active)?,
+            Value::Affine { base, stride } => {
+                let stride = stride as i64;
+                let last = stride * (self.lanes.live as i64 - 1);
+                let low = base.wrapping_add(last.min(0) as u64);
+                let span = last.unsigned_abs() + bytes;
+                let aligned = access.align <= 1
+                    || (base | stride as u64).is_multiple_of(u64::from(access.align));
+                match self.address(low, span, false) {
+                    Some(_) if aligned => {
+                        if self.traffic.is_some() {
+                            let lanes = self.count(active);
+                            self.note(base, lanes * bytes, false);
+                        }
+                        // SAFETY: the whole span is inside the object.
+                        let from = unsafe {
+                            self.address(low, span, false)
+                                .unwrap_or(std::ptr::null_mut())
+                                .offset(-(last.min(0) as isize))
+                        };
+                        let live = self.lanes.live;
+                        for (k, &out) in access.values.iter().enumerate() {
+                            let (_, to) = self.dst(out);
+                            // SAFETY: as above; the register has room for all lanes.
+                            unsafe {
+                                let from = from.add(k * size as usize);
+                                if stride == i64::from(size) {
+                                    std::ptr::copy_nonoverlapping(from, to, live * size as usize);
+                                } else {
+                                    gather_strided(to, from, stride as isize, live, size);
+                                }
+                            }
+                        }
+                    }
+                    _ => self.load_lanes(access, bytes, active)?,
+                }
+            }
+            Value::Lanes => self.load_lanes(access, bytes, active)?,
+        }
+        if let (Some(predicate), Active::Bytes(mask)) = (access.predicate, active)
+            && !predicate.is_uniform()
+        {
+            for &out in &access.values {
+                let to = self.ptr(out);
+                for lane in 0..self.lanes.live {
+                    // SAFETY: the register and the mask have room for all lanes.
+                    unsafe {
+                        if *mask.add(lane) == 0 {
+                            write(to.add(lane * size as usize), size, 0);
+                        }
+                    }
+                }
+            }
+        }
+        if access.boolean {
+            for &out in &access.values {
+                let count = if out.is_uniform() {
+                    CHUNK
+                } else {
+                    self.lanes.chunks * CHUNK
+                };
+                // SAFETY: the register has `count` bytes.
+                let bytes = unsafe { std::slice::from_raw_parts_mut(self.ptr(out), count) };
+                bytes
+                    .iter_mut()
+                    .for_each(|byte| *byte = u8::from(*byte != 0));
+            }
+        }
+        Ok(())
+    }
+
+    /// A load through one pointer.
+    fn load_uniform(
+        &mut self,
+        access: &Access,
+        pointer: u64,
+        bytes: u64,
+        active: Active,
+    ) -> Outcome {
+        let size = access.size;
+        let first = self.first_of(active);
+        let (number, _) = split(pointer);
+        let object = self.object(number);
+        if let Some(object) = object
+            && object.lane_unit != 0
+        {
+            let offset = self.own_check(&object, pointer, bytes, AccessKind::Read, first)?;
+            for (k, &out) in access.values.iter().enumerate() {
+                let at = offset + k as u64 * u64::from(size);
+                if out.is_uniform() {
+                    let value = self.own_read(&object, at, self.own_lane(0), size);
+                    self.set_all(out, value);
+                    continue;
+                }
+                let (_, to) = self.dst(out);
+                let live = self.lanes.live;
+                if self.map.is_none()
+                    && u32::from(size) == object.lane_unit
+                    && at.is_multiple_of(u64::from(size))
+                {
+                    // SAFETY: a unit of all lanes is consecutive.
+                    unsafe {
+                        std::ptr::copy_nonoverlapping(
+                            self.own_byte(&object, at, 0),
+                            to,
+                            live * size as usize,
+                        );
+                    }
+                } else {
+                    for lane in 0..live {
+                        let value = self.own_read(&object, at, self.own_lane(lane), size);
+                        // SAFETY: the register has room for all lanes.
+                        unsafe { write(to.add(lane * size as usize), size, value) };
+                    }
+                }
+            }
+            return Ok(());
+        }
+        let address = self.checked(pointer, bytes, access.align, AccessKind::Read, first)?;
+        self.note(pointer, bytes, false);
+        for (k, &out) in access.values.iter().enumerate() {
+            // SAFETY: the access was checked.
+            let value = unsafe { read(address.add(k * size as usize), size) };
+            self.set_all(out, value);
+        }
+        Ok(())
+    }
+
+    /// If all lanes point into one shared object and inside it: the address of offset 0.
+    fn one_object(
+        &mut self,
+        pointers: *const u64,
+        access: &Access,
+        bytes: u64,
+        write: bool,
+    ) -> Option<*mut u8> {
+        // SAFETY: the register holds a pointer for each lane.
+        let pointers = unsafe { std::slice::from_raw_parts(pointers, self.lanes.live) };
+        let (mut low, mut high, mut bits) = (u64::MAX, 0u64, 0u64);
+        for &pointer in pointers {
+            low = low.min(pointer);
+            high = high.max(pointer);
+            bits |= pointer;
+        }
+        if low >> 48 != high >> 48
+            || (access.align > 1 && !bits.is_multiple_of(u64::from(access.align)))
+        {
+            return None;
+        }
+        self.address(high, bytes, write)?;
+        // A negative offset of the lowest has a high bit that makes it the highest, which was refused.
+        self.address(low, bytes, write)?;
+        let object = self.object((low >> 48) as usize)?;
+        Some(object.ptr)
+    }
+
+    /// A load with a pointer for each lane.
+    fn load_lanes(&mut self, access: &Access, bytes: u64, active: Active) -> Outcome {
+        const LOW: u64 = (1 << 48) - 1;
+        let size = access.size;
+        let pointers = self.src(access.pointer).ptr.cast::<u64>();
+        let live = self.lanes.live;
+        if let Active::All = active
+            && let Some(start) = self.one_object(pointers, access, bytes, false)
+        {
+            if self.traffic.is_some() {
+                // SAFETY: there is a pointer for each lane.
+                let pointer = unsafe { *pointers };
+                self.note(pointer, live as u64 * bytes, false);
+            }
+            for (k, &out) in access.values.iter().enumerate() {
+                let (_, to) = self.dst(out);
+                macro_rules! gather {
+                    ($t:ty) => {
+                        for lane in 0..live {
+                            // SAFETY: every lane's access is inside the object.
+                            unsafe {
+                                let offset =
+                                    (*pointers.add(lane) & LOW) as usize + k * size as usize;
+                                *to.cast::<$t>().add(lane) =
+                                    start.add(offset).cast::<$t>().read_unaligned();
+                            }
+                        }
+                    };
+                }
+                match size {
+                    1 => gather!(u8),
+                    2 => gather!(u16),
+                    4 => gather!(u32),
+                    _ => gather!(u64),
+                }
+            }
+            return Ok(());
+        }
+        for lane in 0..live {
+            if !active.has(lane) {
+                continue;
+            }
+            // SAFETY: there is a pointer for each lane.
+            let pointer = unsafe { *pointers.add(lane) };
+            let object = self.object(split(pointer).0);
+            if let Some(object) = object
+                && object.lane_unit != 0
+            {
+                let offset = self.own_check(&object, pointer, bytes, AccessKind::Read, lane)?;
+                for (k, &out) in access.values.iter().enumerate() {
+                    let at = offset + k as u64 * u64::from(size);
+                    let value = self.own_read(&object, at, self.own_lane(lane), size);
+                    // SAFETY: the register has room for all lanes.
+                    unsafe { write(self.ptr(out).add(lane * size as usize), size, value) };
+                }
+                continue;
+            }
+            let address = self.checked(pointer, bytes, access.align, AccessKind::Read, lane)?;
+            self.note(pointer, bytes, false);
+            for (k, &out) in access.values.iter().enumerate() {
+                // SAFETY: the access was checked; the register has room for all lanes.
+                unsafe {
+                    let value = read(address.add(k * size as usize), size);
+                    write(self.ptr(out).add(lane * size as usize), size, value);
+                }
+            }
+        }
+        for &out in &access.values {
+            self.dst(out);
+        }
+        Ok(())
+    }
+
+    /// A store.
+    pub(super) fn store(&mut self, access: &'d Access) -> Outcome {
+        let active = self.active(access.predicate);
+        if let Active::None = active {
+            return Ok(());
+        }
+        let size = access.size;
+        let bytes = u64::from(size) * access.values.len() as u64;
+        let live = self.lanes.live;
+        match self.value(access.pointer) {
+            Value::Uniform(pointer)
+            | Value::Affine {
+                base: pointer,
+                stride: 0,
+            } => self.store_uniform(access, pointer, bytes, active),
+            Value::Affine { base, stride } if matches!(active, Active::All) => {
+                let stride = stride as i64;
+                let last = stride * (live as i64 - 1);
+                let low = base.wrapping_add(last.min(0) as u64);
+                let span = last.unsigned_abs() + bytes;
+                let aligned = access.align <= 1
+                    || (base | stride as u64).is_multiple_of(u64::from(access.align));
+                // Overlapping elements need the order of lanes.
+                let apart = stride.unsigned_abs() >= bytes;
+                match self.address(low, span, true) {
+                    Some(start) if aligned && apart => {
+                        self.note(base, live as u64 * bytes, true);
+                        // SAFETY: the whole span is inside the object.
+                        let to = unsafe { start.offset(-(last.min(0) as isize)) };
+                        for (k, &value) in access.values.iter().enumerate() {
+                            let from = self.src(value);
+                            // SAFETY: as above; the register holds all lanes, or one chunk if its step is 0.
+                            unsafe {
+                                let to = to.add(k * size as usize);
+                                if from.step == 0 {
+                                    let value = read(from.ptr, size);
+                                    if stride == i64::from(size)
+                                        && (to as usize).is_multiple_of(size as usize)
+                                    {
+                                        splat(to, size, live, value);
+                                    } else {
+                                        for lane in 0..live {
+                                            let to = to.offset(lane as isize * stride as isize);
+                                            write(to, size, value);
+                                        }
+                                    }
+                                } else if stride == i64::from(size) {
+                                    std::ptr::copy_nonoverlapping(
+                                        from.ptr,
+                                        to,
+                                        live * size as usize,
+                                    );
+                                } else {
+                                    scatter_strided(to, from.ptr, stride as isize, live, size);
+                                }
+                            }
+                        }
+                        Ok(())
+                    }
+                    _ => self.store_lanes(access, bytes, active),
+                }
+            }
+            _ => self.store_lanes(access, bytes, active),
+        }
+    }
+
+    /// A store through one pointer: the last lane wins, or each writes memory of its own.
+    fn store_uniform(
+        &mut self,
+        access: &Access,
+        pointer: u64,
+        bytes: u64,
+        active: Active,
+    ) -> Outcome {
+        let size = access.size;
+        let first = self.first_of(active);
+        let live = self.lanes.live;
+        let object = self.object(split(pointer).0);
+        if let Some(object) = object
+            && object.lane_unit != 0
+        {
+            let offset = self.own_check(&object, pointer, bytes, AccessKind::Write, first)?;
+            for (k, &value) in access.values.iter().enumerate() {
+                let at = offset + k as u64 * u64::from(size);
+                let from = self.src(value);
+                let simple = self.map.is_none()
+                    && u32::from(size) == object.lane_unit
+                    && at.is_multiple_of(u64::from(size));
+                if simple && matches!(active, Active::All) {
+                    // SAFETY: a unit of all lanes is consecutive.
+                    unsafe {
+                        let to = self.own_byte(&object, at, 0);
+                        if from.step == 0 {
+                            splat(to, size, live, read(from.ptr, size));
+                        } else {
+                            std::ptr::copy_nonoverlapping(from.ptr, to, live * size as usize);
+                        }
+                    }
+                    continue;
+                }
+                for lane in 0..live {
+                    if active.has(lane) {
+                        let value = self.lane_value(value, lane);
+                        self.own_write(&object, at, self.own_lane(lane), size, value);
+                    }
+                }
+            }
+            return Ok(());
+        }
+        let address = self.checked(pointer, bytes, access.align, AccessKind::Write, first)?;
+        self.note(pointer, bytes, true);
+        let last = (0..live)
+            .rev()
+            .find(|&lane| active.has(lane))
+            .unwrap_or(first);
+        for (k, &value) in access.values.iter().enumerate() {
+            let value = self.lane_value(value, last);
+            // SAFETY: the access was checked.
+            unsafe { write(address.add(k * size as usize), size, value) };
+        }
+        Ok(())
+    }
+
+    /// A store with a pointer for each lane, in the order of lanes.
+    fn store_lanes(&mut self, access: &Access, bytes: u64, active: Active) -> Outcome {
+        const LOW: u64 = (1 << 48) - 1;
+        let size = access.size;
+        let pointers = self.src(access.pointer).ptr.cast::<u64>();
+        let live = self.lanes.live;
+        for &value in &access.values {
+            self.src(value);
+        }
+        if let Active::All = active
+            && let [value] = access.values[..]
+            && let Some(start) = self.one_object(pointers, access, bytes, true)
+        {
+            if self.traffic.is_some() {
+                // SAFETY: there is a pointer for each lane.
+                let pointer = unsafe { *pointers };
+                self.note(pointer, live as u64 * bytes, true);
+            }
+            let from = self.src(value);
+            let step = if from.step == 0 { 0 } else { size as usize };
+            for lane in 0..live {
+                // SAFETY: every lane's access is inside the object.
+                unsafe {
+                    let offset = (*pointers.add(lane) & LOW) as usize;
+                    write(
+                        start.add(offset),
+                        size,
+                        read(from.ptr.add(lane * step), size),
+                    );
+                }
+            }
+            return Ok(());
+        }
+        for lane in 0..live {
+            if !active.has(lane) {
+                continue;
+            }
+            // SAFETY: there is a pointer for each lane.
+            let pointer = unsafe { *pointers.add(lane) };
+            let object = self.object(split(pointer).0);
+            if let Some(object) = object
+                && object.lane_unit != 0
+            {
+                let offset = self.own_check(&object, pointer, bytes, AccessKind::Write, lane)?;
+                for (k, &value) in access.values.iter().enumerate() {
+                    let at = offset + k as u64 * u64::from(size);
+                    let value = self.lane_value(value, lane);
+                    self.own_write(&object, at, self.own_lane(lane), size, value);
+                }
+                continue;
+            }
+            let address = self.checked(pointer, bytes, access.align, AccessKind::Write, lane)?;
+            self.note(pointer, bytes, true);
+            for (k, &value) in access.values.iter().enumerate() {
+                let value = self.lane_value(value, lane);
+                // SAFETY: the access was checked.
+                unsafe { write(address.add(k * size as usize), size, value) };
+            }
+        }
+        Ok(())
+    }
+
+    /// Merges a few bits into bytes, lane after lane, so that lanes may share a byte.
+    pub(super) fn store_bits(
+        &mut self,
+        pointer: Reg,
+        bit: Reg,
+        value: Reg,
+        bits: u8,
+        predicate: Option<Reg>,
+    ) -> Outcome {
+        let active = self.active(predicate);
+        let mask = ((1u16 << bits) - 1) as u8;
+        for lane in 0..self.lanes.live {
+            if !active.has(lane) {
+                continue;
+            }
+            let bit = self.lane_value(bit, lane) as i64;
+            let base = self.lane_value(pointer, lane);
+            let pointer = crate::lanes::convert::offset_pointer(base, (bit >> 3) as u64);
+            let shift = (bit & 7) as u32;
+            let code = (self.lane_value(value, lane) as u8 & mask) << shift;
+            let object = self.object(split(pointer).0);
+            if let Some(object) = object
+                && object.lane_unit != 0
+            {
+                let offset = self.own_check(&object, pointer, 1, AccessKind::Write, lane)?;
+                let lane = self.own_lane(lane);
+                let old = self.own_read(&object, offset, lane, 1) as u8;
+                let new = old & !(mask << shift) | code;
+                self.own_write(&object, offset, lane, 1, u64::from(new));
+                continue;
+            }
+            let address = self.checked(pointer, 1, 1, AccessKind::Write, lane)?;
+            self.note(pointer, 1, true);
+            // SAFETY: the access was checked.
+            unsafe { *address = *address & !(mask << shift) | code };
+        }
+        Ok(())
+    }
+}
