@@ -132,6 +132,11 @@ impl Sema<'_> {
                 let t = self.resolve_type(ty)?;
                 self.size_value(&t.ty)?
             }
+            ExprKind::SizeofExpr(inner) if string_length(inner).is_some() => {
+                // A string is an array of its characters and a final zero; it has a size, but no value here.
+                let length = string_length(inner).unwrap_or(0) as i64 + 1;
+                self.int_value(Scalar::U64, length).into()
+            }
             ExprKind::SizeofExpr(inner) => {
                 if let ExprKind::Paren(p) = &inner.kind
                     && let ExprKind::Path(path) = &p.kind
@@ -1677,5 +1682,14 @@ fn lambda_function(l: &ast::LambdaExpr) -> ast::FunctionDecl {
         member_inits: Vec::new(),
         body: ast::Body::None,
         span: l.span,
+    }
+}
+
+/// The characters of a string literal, in parentheses or not.
+fn string_length(expr: &ast::Expr) -> Option<usize> {
+    match &expr.kind {
+        ExprKind::Paren(inner) => string_length(inner),
+        ExprKind::Str(text) => Some(text.len()),
+        _ => None,
     }
 }

@@ -1229,7 +1229,7 @@ impl Sema<'_> {
         let is_constant = v.specs.is_constexpr
             || v.ty.quals.is_const
             || space == Some(ast::AddressSpace::Constant)
-            || matches!(&v.ty.kind, TyKind::Array(t, _) if t.quals.is_const || t.quals.space.map(|s| s.0) == Some(ast::AddressSpace::Constant));
+            || is_constant_array(&v.ty);
         if !is_constant {
             return self.err_help(
                 "E0558",
@@ -1276,3 +1276,15 @@ impl Sema<'_> {
 
 /// Keeps a scope alive while it is used.
 pub type Scope = Rc<Env>;
+
+/// Is the innermost element of an array type const or in constant memory?
+fn is_constant_array(ty: &ast::Ty) -> bool {
+    match &ty.kind {
+        TyKind::Array(element, _) => {
+            element.quals.is_const
+                || element.quals.space.map(|s| s.0) == Some(ast::AddressSpace::Constant)
+                || is_constant_array(element)
+        }
+        _ => false,
+    }
+}

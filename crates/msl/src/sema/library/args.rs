@@ -6,7 +6,7 @@ use anymetal_ir::{Scalar, builder::fold};
 use super::Call;
 use crate::sema::context::{Res, Sema};
 use crate::sema::layout::scalar_format;
-use crate::sema::types::{ConstLeaf, Constant, Object, QualType, TemplateArg, Type};
+use crate::sema::types::{ConstLeaf, Constant, QualType, TemplateArg, Type};
 use crate::sema::value::{Arg, Leaf, Operand, Value};
 use crate::source::Span;
 
@@ -250,9 +250,4 @@ pub fn indices(
         .iter()
         .map(|leaf| sema.convert_leaf(leaf, Scalar::I64))
         .collect()
-}
-
-/// The library object behind an operand's type.
-pub fn object_of(operand: &Operand) -> Option<&Object> {
-    operand.ty().as_object()
 }

@@ -6,6 +6,7 @@
 
 mod args;
 mod atomic;
+mod bits;
 mod coop;
 mod group;
 mod math;
@@ -85,8 +86,10 @@ pub fn lookup(_sema: &mut Sema<'_>, namespace: &str, name: &str) -> Option<LibEn
             .or_else(|| group::lookup(name))
             .or_else(|| atomic::lookup(name))
             .or_else(|| traits::lookup(name))
+            .or_else(|| bits::lookup(name))
             .or_else(|| refused(name)),
         "metal::fast" | "metal::precise" => math::lookup(namespace, name),
+        "" => bits::lookup(name),
         _ => None,
     }
 }

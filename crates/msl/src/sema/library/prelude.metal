@@ -1,6 +1,8 @@
 // What the Metal and MPP headers declare and the language itself can say. Parsed before every source.
 
 namespace metal {
+namespace fast {}
+namespace precise {}
 
 struct none_t {};
 
