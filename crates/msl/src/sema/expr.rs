@@ -129,6 +129,13 @@ impl Sema<'_> {
                 );
             }
             ExprKind::SizeofType(ty) => {
+                // `sizeof(a[0])` reads like an array type.
+                if let TyKind::Array(..) = ty.kind
+                    && let Some(e) = type_as_expr(ty)
+                    && let Ok(operand) = self.unevaluated(|s| s.expr(&e))
+                {
+                    return self.size_value(&operand.ty().clone());
+                }
                 let t = self.resolve_type(ty)?;
                 self.size_value(&t.ty)?
             }
@@ -1559,6 +1566,22 @@ impl Sema<'_> {
             to,
         )
     }
+}
+
+/// `T[n]` read as the expression that it may be.
+fn type_as_expr(ty: &ast::Ty) -> Option<Expr> {
+    let kind = match &ty.kind {
+        TyKind::Path(path) => ExprKind::Path(path.clone()),
+        TyKind::Array(inner, Some(index)) => ExprKind::Index {
+            base: Box::new(type_as_expr(inner)?),
+            indices: vec![(**index).clone()],
+        },
+        _ => return None,
+    };
+    Some(Expr {
+        kind,
+        span: ty.span,
+    })
 }
 
 fn array_like(column: &QualType, columns: u8) -> Type {

@@ -326,7 +326,7 @@ impl Sema<'_> {
             let value = self.builtin_value(attr, &ty, param.span)?;
             let uses = self.current_uses.clone();
             let key = ast::Name::from(name.as_str());
-            let fixed = !uses.assigned.contains(&key) && !uses.address_taken.contains(&key);
+            let fixed = !uses.changes(&key);
             let mut place = if fixed {
                 self.fixed_variable(&ty.ty, value)
             } else {
@@ -492,7 +492,7 @@ impl Sema<'_> {
         let uses = self.current_uses.clone();
         let key = ast::Name::from(name);
         let taken = uses.address_taken.contains(&key);
-        let mut place = if !uses.assigned.contains(&key) && !taken {
+        let mut place = if !uses.changes(&key) {
             self.fixed_variable(&ty.ty, value)
         } else {
             self.new_variable(name, &ty.ty, value, taken)?

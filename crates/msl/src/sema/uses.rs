@@ -12,19 +12,21 @@ use crate::ast::{
 pub struct Uses {
     /// `&x`, `&x.m`, `&x[i]`
     pub address_taken: HashSet<Name>,
-    /// `x = …`, `x += …`, `++x`
+    /// `x = …`, `x += …`, `++x`, `x.m = …`
     pub assigned: HashSet<Name>,
+    /// `f(x)`: perhaps by reference.
+    pub passed: HashSet<Name>,
 }
 
-/// The variable that an lvalue expression is a part of.
-fn root(e: &Expr) -> Option<&Name> {
+/// The variable that an lvalue expression is a part of. Through an index only if asked: `p[i] = …` does not assign a pointer.
+fn root(e: &Expr, through_index: bool) -> Option<&Name> {
     match &e.kind {
         ExprKind::Path(path) => path.as_ident().map(|i| &i.name),
-        ExprKind::Paren(e) => root(e),
+        ExprKind::Paren(e) => root(e, through_index),
         ExprKind::Member {
             base, arrow: false, ..
-        } => root(base),
-        ExprKind::Index { base, .. } => root(base),
+        } => root(base, through_index),
+        ExprKind::Index { base, .. } if through_index => root(base, true),
         _ => None,
     }
 }
@@ -35,19 +37,35 @@ impl Uses {
         let mut uses = Uses::default();
         stmt(body, &mut |e| match &e.kind {
             ExprKind::Unary(UnOp::AddrOf, inner) => {
-                if let Some(name) = root(inner) {
+                if let Some(name) = root(inner, true) {
                     uses.address_taken.insert(name.clone());
                 }
             }
             ExprKind::Unary(UnOp::PreInc | UnOp::PreDec | UnOp::PostInc | UnOp::PostDec, inner)
             | ExprKind::Assign(_, inner, _) => {
-                if let Some(name) = root(inner) {
+                if let Some(name) = root(inner, false) {
                     uses.assigned.insert(name.clone());
+                }
+            }
+            ExprKind::Call { args, .. } => {
+                for arg in args {
+                    if let ExprKind::Path(path) = &arg.kind
+                        && let Some(ident) = path.as_ident()
+                    {
+                        uses.passed.insert(ident.name.clone());
+                    }
                 }
             }
             _ => {}
         });
         uses
+    }
+
+    /// May the variable change after its initialisation?
+    pub fn changes(&self, name: &Name) -> bool {
+        self.assigned.contains(name)
+            || self.address_taken.contains(name)
+            || self.passed.contains(name)
     }
 }
 

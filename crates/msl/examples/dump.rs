@@ -1,0 +1,35 @@
+//! Prints the IR of a Metal source file.
+use anymetal_msl::{CompileOptions, FunctionConstantValues, Library};
+fn main() {
+    let path = std::env::args().nth(1).unwrap();
+    let text = std::fs::read_to_string(&path).unwrap();
+    let t = std::time::Instant::now();
+    let mut options = CompileOptions::default();
+    if std::env::args().nth(2).as_deref() == Some("-l") {
+        options.lenient = true;
+    }
+    match Library::compile(&text, &path, &options) {
+        Ok(l) => {
+            eprintln!("{:?} kernels {}", t.elapsed(), l.kernels().len());
+            let w = l.warnings();
+            if !w.list.is_empty() {
+                eprintln!("{}", w.render());
+            }
+            for k in l.kernels() {
+                let kernel = l
+                    .specialize(&k.name, &FunctionConstantValues::default())
+                    .unwrap();
+                if let Err(e) = anymetal_ir::verify(&kernel) {
+                    println!("VERIFY {e:?}");
+                }
+                if std::env::args().nth(2).as_deref() == Some("-p") {
+                    println!("{}", anymetal_ir::print(&kernel));
+                }
+            }
+        }
+        Err(e) => {
+            println!("{}", e.render());
+            std::process::exit(1)
+        }
+    }
+}
