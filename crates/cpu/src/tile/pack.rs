@@ -654,35 +654,40 @@ unsafe fn panels_of_rows(
             })
         };
         if lane == Lane::F32 {
-            let direct =
-                view.format == ElementFormat::F32 && view.scales.is_none() && has_dense_rows(view);
-            let staged: *mut f32 = scratch.row.reserve(row_bytes).cast();
-            for k in 0..part.rows {
-                let row = Part {
-                    row: part.row + k,
-                    rows: 1,
+            // Groups are elements here, so nothing needs filling up.
+            let plain = view.scales.is_none() && has_dense_rows(view);
+            let spread = ops.panels.as_ref().and_then(|p| p.of(view.format));
+            if let (Some(spread), true) = (spread, plain) {
+                spread(
+                    view.address(part.row, part.col),
+                    view.row_stride as isize * (view.format.bits() / 8) as isize,
+                    part.rows,
+                    part.cols,
+                    panels.dst,
+                    panels.width,
+                    panels.panel_bytes,
+                );
+                return found;
+            }
+            // A few rows are staged at once.
+            const ROWS: usize = 8;
+            let stride = row_bytes / 4;
+            let staged: *mut f32 = scratch.row.reserve(ROWS * row_bytes).cast();
+            for k0 in (0..part.rows).step_by(ROWS) {
+                let some = Part {
+                    row: part.row + k0,
+                    rows: ROWS.min(part.rows - k0),
                     ..part
                 };
-                let src: *const f32 = if direct {
-                    view.address(row.row, row.col).cast()
-                } else {
-                    stage_f32(ops, view, row, staged, part.cols, &mut scratch.flip);
-                    staged
-                };
-                for (first, count, dst) in each_panel(panels.dst.add(k * row_step)) {
-                    let src: *const u8 = src.add(first).cast();
-                    if count == panels.width && count == 16 {
-                        dst.cast::<[u8; 64]>()
-                            .write_unaligned(src.cast::<[u8; 64]>().read_unaligned());
-                    } else {
-                        std::ptr::copy_nonoverlapping(src, dst, count * 4);
+                stage_f32(ops, view, some, staged, stride, &mut scratch.flip);
+                for k in 0..some.rows {
+                    let src = staged.add(k * stride);
+                    for (first, count, dst) in each_panel(panels.dst.add((k0 + k) * row_step)) {
+                        std::ptr::copy_nonoverlapping(src.add(first).cast::<u8>(), dst, count * 4);
                         dst.add(count * 4)
                             .write_bytes(0, (panels.width - count) * 4);
                     }
                 }
-            }
-            for (_, _, dst) in each_panel(panels.dst.add(part.rows * row_step)) {
-                dst.write_bytes(0, (panels.filled - part.rows) * row_step);
             }
             return found;
         }

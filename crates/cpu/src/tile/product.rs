@@ -478,7 +478,7 @@ fn skinny(
         if by_columns {
             // K runs along memory: dot products, a few columns and a stretch of K at a time.
             const COLUMNS: usize = 8;
-            const STRETCH: usize = 1024;
+            const STRETCH: usize = 512;
             let staged: *mut f32 = stage_buffer.reserve(COLUMNS * STRETCH * 4).cast();
             let flipped = right.transposed();
             for c in (0..n).step_by(COLUMNS) {

@@ -398,9 +398,9 @@ fn every_pair_in_every_lie() {
     name_skipped_paths();
     let mut random = Random(0x9e37_79b9_7f4a_7c15);
     for (left, right) in PAIRS {
-        for round in 0..14 {
+        for round in 0..7 {
             let (m, n, k) = shape(&mut random);
-            let lies = (LIES[round % 7], LIES[(round + random.below(7)) % 7]);
+            let lies = (LIES[round % 7], LIES[random.below(7)]);
             let a = Matrix::new(&mut random, left, (m, k), (m, k), lies.0, Spread::Normal);
             let b = Matrix::new(&mut random, right, (k, n), (k, n), lies.1, Spread::Normal);
             check(&a, &b, false, &format!("{lies:?}"));
@@ -654,12 +654,17 @@ fn tile_lanes_by_emulation() {
             right: lane(right, integers),
             accumulation: Accumulation::F32,
         };
-        for round in 0..12 {
+        for round in 0..6 {
             let (m, n, mut k) = shape(&mut random);
-            if round == 11 {
+            if round == 5 {
                 k += 1024;
             }
-            let spread = [Spread::Normal, Spread::Special, Spread::Tiny][round % 3];
+            let spread = [
+                Spread::Normal,
+                Spread::Special,
+                Spread::Tiny,
+                Spread::Normal,
+            ][round % 4];
             let lies = (LIES[round % 7], LIES[(round * 5 + 1) % 7]);
             let cut = |full: usize, by: usize| full - full.min(by * (round % 2));
             let a = Matrix::new(
@@ -686,7 +691,7 @@ fn tile_lanes_by_emulation() {
                 (packed.0.lane(), packed.1.lane()),
                 (product.left, product.right)
             );
-            let (r0, c0) = if round % 4 == 3 {
+            let (r0, c0) = if round % 3 == 2 {
                 (m / 3, n / 32 * 16)
             } else {
                 (0, 0)

@@ -372,6 +372,32 @@ unsafe fn segments(
 /// # Safety
 /// As for [`bf16`].
 pub(crate) unsafe fn bf16_exact(operands: &Operands, c: *mut f32, ldc: usize, accumulate: bool) {
+    #[cfg(test)]
+    if emulation::needed() {
+        // SAFETY: the caller's contract; nothing here needs AVX-512.
+        return unsafe { exact_plain(operands, c, ldc, accumulate) };
+    }
+    // SAFETY: the caller's contract; a machine with AMX has AVX-512.
+    unsafe { exact_wide(operands, c, ldc, accumulate) }
+}
+
+/// [`exact_plain`] compiled for AVX-512.
+///
+/// # Safety
+/// As for [`bf16`]; the machine must have AVX-512.
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")]
+unsafe fn exact_wide(operands: &Operands, c: *mut f32, ldc: usize, accumulate: bool) {
+    // SAFETY: the caller's contract.
+    unsafe { exact_plain(operands, c, ldc, accumulate) }
+}
+
+/// Rows that share a decoded right group.
+const EXACT_ROWS: usize = 8;
+
+/// # Safety
+/// As for [`bf16`].
+#[inline(always)]
+unsafe fn exact_plain(operands: &Operands, c: *mut f32, ldc: usize, accumulate: bool) {
     let (rows, cols) = (operands.rows.len(), operands.cols.len());
     let block = operands.block_groups * 2;
     for (kb, k0) in (0..operands.k).step_by(block).enumerate() {
@@ -381,105 +407,92 @@ pub(crate) unsafe fn bf16_exact(operands: &Operands, c: *mut f32, ldc: usize, ac
                 kb as isize * operands.right.block_stride
                     + ((operands.cols.start + c0) / SIDE) as isize * operands.right.panel_stride,
             );
-            for row in 0..rows {
-                // SAFETY: the row, the panel and the accumulators lie in what the caller vouches for.
+            let width = SIDE.min(cols - c0);
+            for r0 in (0..rows).step_by(EXACT_ROWS) {
+                let height = EXACT_ROWS.min(rows - r0);
+                // SAFETY: rows, panel and accumulators lie in what the caller vouches for.
                 unsafe {
-                    let width = SIDE.min(cols - c0);
-                    let sums = std::slice::from_raw_parts_mut(c.add(row * ldc + c0), width);
-                    let (row, more) = (operands.rows.start + row, accumulate || kb > 0);
-                    #[cfg(test)]
-                    if emulation::needed() {
-                        exact_row_plain(operands, kb, row, panel, k, sums, more);
-                        continue;
+                    let left = std::array::from_fn(|i| {
+                        let row = operands.rows.start + r0 + i.min(height - 1);
+                        operands.left.base.wrapping_offset(
+                            kb as isize * operands.left.block_stride
+                                + (row / SIDE * SIDE) as isize * operands.left.row_stride
+                                + (row % SIDE * 64) as isize,
+                        )
+                    });
+                    let totals = match (operands.left_planes, operands.right_planes) {
+                        (1, 1) => exact_block::<1, 1>(operands, left, panel, k),
+                        (1, _) => exact_block::<1, 2>(operands, left, panel, k),
+                        (_, 1) => exact_block::<2, 1>(operands, left, panel, k),
+                        _ => exact_block::<2, 2>(operands, left, panel, k),
+                    };
+                    for (i, totals) in totals.iter().enumerate().take(height) {
+                        let line = c.add((r0 + i) * ldc + c0);
+                        let line = std::slice::from_raw_parts_mut(line, width);
+                        for (old, &new) in line.iter_mut().zip(totals) {
+                            let more = accumulate || kb > 0;
+                            *old = if more { *old + new } else { new };
+                        }
                     }
-                    exact_row(operands, kb, row, panel, k, sums, more);
                 }
             }
         }
     }
 }
 
-/// One row of up to 16 sums, compiled for AVX-512.
+/// The sums of a few rows and a panel over the `k` elements of a block.
 ///
 /// # Safety
-/// As for [`exact_row_plain`]; the machine must have AVX-512.
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,fma")]
-unsafe fn exact_row(
-    operands: &Operands,
-    kb: usize,
-    row: usize,
-    panel: *const u8,
-    k: usize,
-    sums: &mut [f32],
-    accumulate: bool,
-) {
-    // SAFETY: the caller's contract.
-    unsafe { exact_row_plain(operands, kb, row, panel, k, sums, accumulate) }
-}
-
-/// One row of up to 16 sums.
-///
-/// # Safety
-/// Row `row` and the panel must lie in the layouts, with `k` elements in block `kb`.
+/// Group g of a row stands in tile g / 16 of the row's tiles, that of the columns in row g of the panel; both must be
+/// readable in every plane.
 #[inline(always)]
-unsafe fn exact_row_plain(
+unsafe fn exact_block<const LEFT_PLANES: usize, const RIGHT_PLANES: usize>(
     operands: &Operands,
-    kb: usize,
-    row: usize,
+    left: [*const u8; EXACT_ROWS],
     panel: *const u8,
     k: usize,
-    sums: &mut [f32],
-    accumulate: bool,
-) {
-    let left = &operands.left;
-    let start = left.base.wrapping_offset(
-        kb as isize * left.block_stride
-            + (row / SIDE * SIDE) as isize * left.row_stride
-            + (row % SIDE * 64) as isize,
-    );
+) -> [[f32; SIDE]; EXACT_ROWS] {
     let halves = |pair: u32| {
         [
             f32::from_bits(pair << 16),
             f32::from_bits(pair & 0xffff_0000),
         ]
     };
-    let mut totals = [0.0f32; SIDE];
+    let mut totals = [[0.0f32; SIDE]; EXACT_ROWS];
     for g in 0..k.div_ceil(2) {
-        // SAFETY: group g of the row stands in tile g / 16 of the row's tiles, that of the columns in row g of the panel; both
-        // exist in every plane.
+        // SAFETY: the caller's contract.
         unsafe {
-            let a = start.add(g / SIDE * TILE + g % SIDE * 4);
-            let b = panel.add(g * 64);
-            let mut x = [0.0f32; 2];
-            for plane in 0..operands.left_planes {
-                let pair = *a.offset(plane as isize * left.plane_stride).cast::<u32>();
-                let term = halves(pair);
-                x = [x[0] + term[0], x[1] + term[1]];
-            }
-            let (mut even, mut odd) = ([0.0f32; SIDE], [0.0f32; SIDE]);
-            for plane in 0..operands.right_planes {
-                let at = b.offset(plane as isize * operands.right.plane_stride);
-                let pairs = *at.cast::<[u32; SIDE]>();
+            let mut columns = [[0.0f32; SIDE]; 2];
+            for plane in 0..RIGHT_PLANES {
+                let at = panel.offset(plane as isize * operands.right.plane_stride);
+                let pairs = *at.add(g * 64).cast::<[u32; SIDE]>();
                 for j in 0..SIDE {
                     let term = halves(pairs[j]);
-                    even[j] += term[0];
-                    odd[j] += term[1];
+                    columns[0][j] += term[0];
+                    columns[1][j] += term[1];
                 }
             }
-            for j in 0..SIDE {
-                totals[j] = x[0].mul_add(even[j], totals[j]);
-            }
             // The padding of an odd K must not meet an infinity.
-            if 2 * g + 1 < k {
+            let whole = 2 * g + 1 < k;
+            for i in 0..EXACT_ROWS {
+                let mut x = [0.0f32; 2];
+                for plane in 0..LEFT_PLANES {
+                    let at = left[i].offset(plane as isize * operands.left.plane_stride);
+                    let term = halves(*at.add(g / SIDE * TILE + g % SIDE * 4).cast::<u32>());
+                    x = [x[0] + term[0], x[1] + term[1]];
+                }
                 for j in 0..SIDE {
-                    totals[j] = x[1].mul_add(odd[j], totals[j]);
+                    totals[i][j] = x[0].mul_add(columns[0][j], totals[i][j]);
+                }
+                if whole {
+                    for j in 0..SIDE {
+                        totals[i][j] = x[1].mul_add(columns[1][j], totals[i][j]);
+                    }
                 }
             }
         }
     }
-    for (old, new) in sums.iter_mut().zip(totals) {
-        *old = if accumulate { *old + new } else { new };
-    }
+    totals
 }
 
 /// The blocks as plain Rust, so that packing and the loops around the tiles are tested on machines without AMX. Tile

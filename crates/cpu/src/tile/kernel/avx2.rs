@@ -2,7 +2,7 @@
 
 use std::arch::x86_64::*;
 
-use super::{Ops, Terms, portable};
+use super::{Ops, Panels, Terms, portable};
 
 pub(super) static OPS: Ops = OPS_TABLE;
 
@@ -27,6 +27,15 @@ pub(super) const OPS_TABLE: Ops = Ops {
     min,
     dots,
     axpy,
+    panels: Some(Panels {
+        f32: panels_f32,
+        f16: panels_f16,
+        bf16: panels_bf16,
+        i8: panels_i8,
+        u8: panels_u8,
+        e4m3: panels_e4m3,
+        e5m2: panels_e5m2,
+    }),
     strip_rows: 6,
     strip_f32,
     strip_i16,
@@ -47,9 +56,6 @@ macro_rules! recompiled {
 }
 
 recompiled! {
-    widen_bf16(src: *const u8, n: usize, dst: *mut f32);
-    widen_i8(src: *const u8, n: usize, dst: *mut f32);
-    widen_u8(src: *const u8, n: usize, dst: *mut f32);
     i8_to_i16(src: *const u8, n: usize, dst: *mut u8);
     u8_to_i16(src: *const u8, n: usize, dst: *mut u8);
     terms(src: *const f32, n: usize, high: *mut u8, low: *mut u8) -> Terms;
@@ -77,58 +83,137 @@ macro_rules! by_eights {
     }};
 }
 
-#[target_feature(enable = "avx2,fma,f16c")]
-pub(super) unsafe fn widen_f16(src: *const u8, n: usize, dst: *mut f32) {
-    // SAFETY: whole vectors end within n elements; the rest goes by the plain version.
-    unsafe {
-        by_eights!(
-            n,
-            |i| _mm256_storeu_ps(
-                dst.add(i),
-                _mm256_cvtph_ps(_mm_loadu_si128(src.add(2 * i).cast()))
-            ),
-            |i| portable::widen_f16(src.add(2 * i), n - i, dst.add(i))
+/// Eight elements of a format as `f32`. Each function reads exactly 8 elements.
+mod load {
+    use super::*;
+
+    #[inline]
+    #[target_feature(enable = "avx2,fma,f16c")]
+    pub unsafe fn f32(src: *const u8) -> __m256 {
+        // SAFETY: 8 elements are readable.
+        unsafe { _mm256_loadu_ps(src.cast()) }
+    }
+
+    #[inline]
+    #[target_feature(enable = "avx2,fma,f16c")]
+    pub unsafe fn f16(src: *const u8) -> __m256 {
+        // SAFETY: 8 elements are readable.
+        unsafe { _mm256_cvtph_ps(_mm_loadu_si128(src.cast())) }
+    }
+
+    #[inline]
+    #[target_feature(enable = "avx2,fma,f16c")]
+    pub unsafe fn bf16(src: *const u8) -> __m256 {
+        // SAFETY: 8 elements are readable.
+        let codes = unsafe { _mm256_cvtepu16_epi32(_mm_loadu_si128(src.cast())) };
+        _mm256_castsi256_ps(_mm256_slli_epi32::<16>(codes))
+    }
+
+    #[inline]
+    #[target_feature(enable = "avx2,fma,f16c")]
+    pub unsafe fn i8(src: *const u8) -> __m256 {
+        // SAFETY: 8 elements are readable.
+        unsafe { _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64(src.cast()))) }
+    }
+
+    #[inline]
+    #[target_feature(enable = "avx2,fma,f16c")]
+    pub unsafe fn u8(src: *const u8) -> __m256 {
+        // SAFETY: 8 elements are readable.
+        unsafe { _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_loadl_epi64(src.cast()))) }
+    }
+
+    /// The byte is the upper one of a binary16.
+    #[inline]
+    #[target_feature(enable = "avx2,fma,f16c")]
+    pub unsafe fn e5m2(src: *const u8) -> __m256 {
+        // SAFETY: 8 elements are readable.
+        let codes = unsafe { _mm_loadl_epi64(src.cast()) };
+        _mm256_cvtph_ps(_mm_unpacklo_epi8(_mm_setzero_si128(), codes))
+    }
+
+    /// The code as binary16 with its exponent field read as it stands is 2^8 too small.
+    #[inline]
+    #[target_feature(enable = "avx2,fma,f16c")]
+    pub unsafe fn e4m3(src: *const u8) -> __m256 {
+        // SAFETY: 8 elements are readable.
+        let codes = unsafe { _mm_cvtepu8_epi16(_mm_loadl_epi64(src.cast())) };
+        let magnitude = _mm_and_si128(codes, _mm_set1_epi16(0x7f));
+        let sign = _mm_and_si128(codes, _mm_set1_epi16(0x80));
+        let nan = _mm_cmpeq_epi16(magnitude, _mm_set1_epi16(0x7f));
+        let halves = _mm_or_si128(
+            _mm_or_si128(_mm_slli_epi16::<7>(magnitude), _mm_slli_epi16::<8>(sign)),
+            _mm_and_si128(nan, _mm_set1_epi16(0x7e00)),
         );
+        _mm256_mul_ps(_mm256_cvtph_ps(halves), _mm256_set1_ps(256.0))
     }
 }
 
-#[target_feature(enable = "avx2,fma,f16c")]
-pub(super) unsafe fn widen_e5m2(src: *const u8, n: usize, dst: *mut f32) {
-    // SAFETY: as in `widen_f16`. The byte is the upper one of a binary16.
-    unsafe {
-        by_eights!(
-            n,
-            |i| {
-                let codes = _mm_loadl_epi64(src.add(i).cast());
-                let halves = _mm_unpacklo_epi8(_mm_setzero_si128(), codes);
-                _mm256_storeu_ps(dst.add(i), _mm256_cvtph_ps(halves));
-            },
-            |i| portable::widen_e5m2(src.add(i), n - i, dst.add(i))
-        );
-    }
-}
-
-#[target_feature(enable = "avx2,fma,f16c")]
-pub(super) unsafe fn widen_e4m3(src: *const u8, n: usize, dst: *mut f32) {
-    // SAFETY: as in `widen_f16`. The code as binary16 with its exponent field read as it stands is 2^8 too small.
-    unsafe {
-        by_eights!(
-            n,
-            |i| {
-                let codes = _mm_cvtepu8_epi16(_mm_loadl_epi64(src.add(i).cast()));
-                let magnitude = _mm_and_si128(codes, _mm_set1_epi16(0x7f));
-                let sign = _mm_and_si128(codes, _mm_set1_epi16(0x80));
-                let nan = _mm_cmpeq_epi16(magnitude, _mm_set1_epi16(0x7f));
-                let halves = _mm_or_si128(
-                    _mm_or_si128(_mm_slli_epi16::<7>(magnitude), _mm_slli_epi16::<8>(sign)),
-                    _mm_and_si128(nan, _mm_set1_epi16(0x7e00)),
+/// A run of elements, and rows spread over right panels, for each format of whole bytes: (format, bytes, run, panels).
+macro_rules! formats {
+    ($($format:ident $bytes:literal $run:ident $panels:ident;)*) => {$(
+        // Runs of `float` are copied without it.
+        #[allow(dead_code)]
+        #[target_feature(enable = "avx2,fma,f16c")]
+        pub(super) unsafe fn $run(src: *const u8, n: usize, dst: *mut f32) {
+            // SAFETY: whole vectors end within n elements; the rest goes by the plain version.
+            unsafe {
+                by_eights!(
+                    n,
+                    |i| _mm256_storeu_ps(dst.add(i), load::$format(src.add($bytes * i))),
+                    |i| portable::$run(src.add($bytes * i), n - i, dst.add(i))
                 );
-                let values = _mm256_mul_ps(_mm256_cvtph_ps(halves), _mm256_set1_ps(256.0));
-                _mm256_storeu_ps(dst.add(i), values);
-            },
-            |i| portable::widen_e4m3(src.add(i), n - i, dst.add(i))
-        );
-    }
+            }
+        }
+
+        #[target_feature(enable = "avx2,fma,f16c")]
+        unsafe fn $panels(
+            src: *const u8,
+            src_stride: isize,
+            rows: usize,
+            cols: usize,
+            dst: *mut u8,
+            width: usize,
+            panel_bytes: usize,
+        ) {
+            let whole = cols / 8 * 8;
+            // SAFETY: rows of `cols` elements are readable; panels of `width` columns (a multiple of 8), as many as hold `cols`,
+            // are writable for each row.
+            unsafe {
+                for k in 0..rows {
+                    let row = src.offset(k as isize * src_stride);
+                    let mut c = 0;
+                    let mut panel = dst.add(k * width * 4);
+                    while c < cols {
+                        for at in (0..width).step_by(8) {
+                            let values = if c < whole {
+                                load::$format(row.add($bytes * c))
+                            } else if c < cols {
+                                let mut last = [0.0f32; 8];
+                                portable::$run(row.add($bytes * c), cols - c, last.as_mut_ptr());
+                                _mm256_loadu_ps(last.as_ptr())
+                            } else {
+                                _mm256_setzero_ps()
+                            };
+                            _mm256_storeu_ps(panel.add(4 * at).cast(), values);
+                            c += 8;
+                        }
+                        panel = panel.add(panel_bytes);
+                    }
+                }
+            }
+        }
+    )*};
+}
+
+formats! {
+    f32 4 copy_f32 panels_f32;
+    f16 2 widen_f16 panels_f16;
+    bf16 2 widen_bf16 panels_bf16;
+    i8 1 widen_i8 panels_i8;
+    u8 1 widen_u8 panels_u8;
+    e4m3 1 widen_e4m3 panels_e4m3;
+    e5m2 1 widen_e5m2 panels_e5m2;
 }
 
 #[target_feature(enable = "avx2,fma,f16c")]

@@ -12,6 +12,8 @@ mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
 
+use anymetal_formats::ElementFormat;
+
 use super::TilePath;
 
 /// Elements of `src` to `f32`: (source bytes, elements, destination).
@@ -63,6 +65,37 @@ impl Terms {
     }
 }
 
+/// Widens rows into right panels: (first row, bytes from row to row, rows, columns, first panel's first row, panel width,
+/// bytes from panel to panel). Columns past the last are zeroed to the end of their panel.
+pub(crate) type Spread = unsafe fn(*const u8, isize, usize, usize, *mut u8, usize, usize);
+
+/// A [`Spread`] for each format of whole bytes that packing widens.
+pub(crate) struct Panels {
+    pub f32: Spread,
+    pub f16: Spread,
+    pub bf16: Spread,
+    pub i8: Spread,
+    pub u8: Spread,
+    pub e4m3: Spread,
+    pub e5m2: Spread,
+}
+
+impl Panels {
+    /// The one for a format, if there is one.
+    pub fn of(&self, format: ElementFormat) -> Option<Spread> {
+        Some(match format {
+            ElementFormat::F32 => self.f32,
+            ElementFormat::F16 => self.f16,
+            ElementFormat::BF16 => self.bf16,
+            ElementFormat::I8 => self.i8,
+            ElementFormat::U8 => self.u8,
+            ElementFormat::Fp8E4M3 => self.e4m3,
+            ElementFormat::Fp8E5M2 => self.e5m2,
+            _ => return None,
+        })
+    }
+}
+
 /// Everything that is written per instruction set. All functions take raw memory: sources are read and destinations
 /// written for exactly the stated number of elements, at any alignment, and the two do not overlap.
 pub(crate) struct Ops {
@@ -98,6 +131,8 @@ pub(crate) struct Ops {
     pub dots: unsafe fn(*const f32, usize, *const u8, isize, usize, *mut f32, bool),
     /// Adds multiples of rows to one: (factors, number of rows, first row, bytes from row to row, elements, destination).
     pub axpy: unsafe fn(*const f32, usize, *const u8, isize, usize, *mut f32),
+    /// Dense rows straight into the panels of a right operand, where a path has it.
+    pub panels: Option<Panels>,
     pub strip_rows: usize,
     pub strip_f32: Strip<f32>,
     pub strip_i16: Strip<i32>,

@@ -28,6 +28,7 @@ pub(super) static OPS: Ops = Ops {
     min,
     dots,
     axpy,
+    panels: None,
     strip_rows: ROWS,
     strip_f32,
     strip_i16,
@@ -50,6 +51,12 @@ pub(super) unsafe fn each<S: Copy, D>(src: *const S, n: usize, dst: *mut D, f: i
         // SAFETY: i < n, and the caller vouches for n elements on both sides.
         unsafe { dst.add(i).write_unaligned(f(src.add(i).read_unaligned())) }
     }
+}
+
+#[cfg(target_arch = "x86_64")]
+pub(super) unsafe fn copy_f32(src: *const u8, n: usize, dst: *mut f32) {
+    // SAFETY: the caller's contract (see Ops).
+    unsafe { each(src.cast(), n, dst, |x: f32| x) }
 }
 
 pub(super) unsafe fn widen_f16(src: *const u8, n: usize, dst: *mut f32) {
