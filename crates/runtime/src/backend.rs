@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anymetal_cpu::{
-    BoundArgument, DispatchOptions, Grid, ScaleBinding, TensorBinding, TensorTable,
+    BoundArgument, CpuKernel, DispatchError, DispatchOptions, Grid, ScaleBinding, TensorBinding, TensorTable,
 };
 use anymetal_formats::PlaneType;
 use anymetal_ir::{Kernel, LocationId};
@@ -16,19 +16,31 @@ use crate::tensor::Tensor;
 
 /// A kernel in an executor's own form.
 pub(crate) struct Compiled {
-    cpu: crate::pending::CpuKernel,
+    cpu: CpuKernel,
 }
 
 impl Compiled {
-    pub fn new(kernel: &Arc<Kernel>) -> Result<Self> {
-        let options = anymetal_cpu::CpuOptions::default();
-        let cpu = crate::pending::CpuKernel::compile(kernel, &options).map_err(|error| {
-            Error::Unsupported {
-                kernel: kernel.name.clone(),
-                reason: error.to_string(),
+    pub fn new(kernel: &Arc<Kernel>, options: &ExecutionOptions) -> Result<Self> {
+        let refuse = |reason: String| Error::Unsupported {
+            kernel: kernel.name.clone(),
+            reason,
+        };
+        let cpu_options = anymetal_cpu::CpuOptions::default();
+        let cpu = match options.tile_path {
+            None => CpuKernel::compile(kernel.clone(), &cpu_options),
+            Some(path) => {
+                let path = path.require().map_err(|error| refuse(error.to_string()))?;
+                CpuKernel::compile_for(kernel.clone(), &cpu_options, path)
             }
-        })?;
-        Ok(Self { cpu })
+        };
+        Ok(Self {
+            cpu: cpu.map_err(|error| refuse(error.to_string()))?,
+        })
+    }
+
+    /// The tile path that it runs on.
+    pub fn path(&self) -> String {
+        self.cpu.tile_path().to_string()
     }
 }
 
@@ -73,10 +85,11 @@ pub(crate) fn run(
     let time = start.elapsed();
     match result {
         Ok(report) => Ok(Ran { time, report }),
-        Err(error) => Err(Error::Fault {
+        Err(DispatchError::Fault(fault)) => Err(Error::Fault {
             kernel: kernel.name.clone(),
-            message: error.to_string(),
+            message: fault.to_string(),
         }),
+        Err(error) => Err(Error::Launch(error.to_string())),
     }
 }
 

@@ -12,11 +12,10 @@ use anymetal_ir::Kernel;
 use anymetal_msl::CompileOptions;
 use bytemuck::Pod;
 
-use crate::backend::Compiled;
 use crate::buffer::Buffer;
 use crate::error::{Error, Result};
 use crate::library::{Library, LibraryInner};
-use crate::pipeline::{Argument, ExecutionOptions, Pipeline, PipelineInner};
+use crate::pipeline::{ExecutionOptions, Pipeline};
 use crate::queue::Queue;
 use crate::tensor::{Attachments, PlaneMemory, Tensor};
 
@@ -242,20 +241,15 @@ impl Device {
         self.new_library(&source, &name, options)
     }
 
-    /// A pipeline from kernel IR that was built by other means than Metal source.
+    /// A pipeline from kernel IR that was built by other means than Metal source. It is verified, but not optimised: see
+    /// [`ir::passes::optimize`](anymetal_ir::passes::optimize).
     pub fn new_pipeline_from_ir(
         &self,
         kernel: Arc<Kernel>,
         options: &ExecutionOptions,
     ) -> Result<Pipeline> {
-        let compiled = Compiled::new(&kernel)?;
-        let arguments = kernel.arguments.iter().map(Argument::of).collect();
-        Ok(Pipeline(Arc::new(PipelineInner {
-            kernel,
-            arguments,
-            options: options.clone(),
-            compiled,
-        })))
+        crate::library::verify(&kernel)?;
+        Pipeline::new(kernel, options)
     }
 
     /// A queue.

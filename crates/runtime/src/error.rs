@@ -75,6 +75,9 @@ pub enum Error {
         /// What is missing, and what to do.
         reason: String,
     },
+    /// The executor refused the dispatch before it started.
+    #[error("{0}")]
+    Launch(String),
     /// The kernel did something wrong while it ran; the message names kernel, source line, buffer, index and thread.
     #[error("{message}")]
     Fault {

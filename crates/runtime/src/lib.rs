@@ -53,11 +53,11 @@ mod buffer;
 mod device;
 mod error;
 mod library;
-mod pending;
 mod pipeline;
 mod queue;
 mod tensor;
 
+pub use anymetal_cpu::tile::TilePath;
 pub use anymetal_cpu::{HostMemory, MemoryError};
 pub use anymetal_formats::{
     AuxiliaryPlaneDescriptor, AuxiliaryPlanes, DescriptorError, ElementFormat, Extents,
@@ -65,7 +65,9 @@ pub use anymetal_formats::{
     TensorLayout, TensorUsage,
 };
 pub use anymetal_ir as ir;
-pub use anymetal_msl::{CompileOptions, Diagnostic, Diagnostics, MetalStd, Severity};
+pub use anymetal_msl::{
+    CompileOptions, Diagnostic, Diagnostics, FunctionConstantInfo, MetalStd, Severity,
+};
 
 pub use buffer::Buffer;
 pub use device::{Device, DeviceLimits};

@@ -4,15 +4,12 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex};
 
-use anymetal_ir::Kernel;
+use anymetal_ir::{Kernel, passes};
 use anymetal_msl::sema::kernel as msl;
-use anymetal_msl::{CompileOptions, Diagnostics};
+use anymetal_msl::{CompileOptions, Diagnostics, FunctionConstantInfo};
 
-use crate::backend::Compiled;
-use crate::error::{Error, NoSuchKernel, Result};
-use crate::pipeline::{
-    Argument, ConstantValue, ExecutionOptions, FunctionConstants, Pipeline, PipelineInner,
-};
+use crate::error::{BindingError, Error, NoSuchKernel, Result};
+use crate::pipeline::{ConstantValue, ExecutionOptions, FunctionConstants, Pipeline};
 
 /// Metal source after compilation (`MTLLibrary`). Cheap to clone.
 ///
@@ -31,7 +28,7 @@ pub struct Library(Arc<LibraryInner>);
 
 pub(crate) struct LibraryInner {
     file: String,
-    front: crate::pending::Library,
+    front: anymetal_msl::Library,
     pipelines: Mutex<HashMap<PipelineKey, Pipeline>>,
 }
 
@@ -40,7 +37,7 @@ type PipelineKey = (String, String, ExecutionOptions);
 
 impl LibraryInner {
     pub fn compile(source: &str, file: &str, options: &CompileOptions) -> Result<Self> {
-        let front = crate::pending::Library::compile(source, file, options)?;
+        let front = anymetal_msl::Library::compile(source, file, options)?;
         Ok(Self {
             file: file.to_owned(),
             front,
@@ -65,12 +62,12 @@ impl Library {
             .front
             .kernels()
             .iter()
-            .map(|k| k.to_string())
+            .map(|k| k.name.clone())
             .collect()
     }
 
     /// The warnings of the compilation.
-    pub fn warnings(&self) -> &Diagnostics {
+    pub fn warnings(&self) -> Diagnostics {
         self.0.front.warnings()
     }
 
@@ -96,14 +93,7 @@ impl Library {
             return Ok(found.clone());
         }
         let kernel = Arc::new(self.kernel(kernel, constants)?);
-        let compiled = Compiled::new(&kernel)?;
-        let arguments = kernel.arguments.iter().map(Argument::of).collect();
-        let pipeline = Pipeline(Arc::new(PipelineInner {
-            kernel,
-            arguments,
-            options: options.clone(),
-            compiled,
-        }));
+        let pipeline = Pipeline::new(kernel, options)?;
         cache().insert(key, pipeline.clone());
         Ok(pipeline)
     }
@@ -118,10 +108,58 @@ impl Library {
                 names,
             ))));
         }
+        self.check_constants(name, constants)?;
         let mut kernel = self.0.front.specialize(name, &to_msl(constants))?;
-        anymetal_ir::passes::effects::set_access(&mut kernel);
+        verify(&kernel)?;
+        passes::optimize(&mut kernel);
         Ok(kernel)
     }
+
+    /// The function constants that the source declares.
+    pub fn function_constants(&self) -> &[FunctionConstantInfo] {
+        self.0.front.function_constants()
+    }
+
+    /// A constant that the source does not declare is a mistake.
+    fn check_constants(&self, kernel: &str, constants: &FunctionConstants) -> Result<()> {
+        let declared = self.function_constants();
+        let index = constants
+            .by_index()
+            .map(|(i, _)| i)
+            .find(|i| declared.iter().all(|d| d.index != *i));
+        let name = constants
+            .by_name()
+            .map(|(n, _)| n)
+            .find(|n| declared.iter().all(|d| d.name != *n));
+        let what = match (index, name) {
+            (Some(index), _) => format!("function_constant({index})"),
+            (None, Some(name)) => format!("named `{name}`"),
+            (None, None) => return Ok(()),
+        };
+        let list: Vec<String> = declared
+            .iter()
+            .map(|d| format!("{}: {} `{}`", d.index, d.type_name, d.name))
+            .collect();
+        let list = if list.is_empty() {
+            "none".to_owned()
+        } else {
+            list.join(", ")
+        };
+        let reason = format!("there is no function constant {what} (declared: {list})");
+        Err(BindingError::FunctionConstant {
+            kernel: kernel.to_owned(),
+            reason,
+        }
+        .into())
+    }
+}
+
+/// Refuses kernels that break the rules of the intermediate form: the front end's mistake, or that of whoever built it.
+pub(crate) fn verify(kernel: &Kernel) -> Result<()> {
+    anymetal_ir::verify::verify(kernel).map_err(|error| Error::Unsupported {
+        kernel: kernel.name.clone(),
+        reason: format!("malformed kernel: {error}"),
+    })
 }
 
 fn to_msl(constants: &FunctionConstants) -> msl::FunctionConstantValues {

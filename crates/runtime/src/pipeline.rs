@@ -4,10 +4,14 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
+use anymetal_cpu::tile::TilePath;
 use anymetal_formats::ElementFormat;
 use anymetal_ir::{AddressSpace, Argument as IrArgument, ArgumentKind, Kernel};
 
 pub use anymetal_ir::Access;
+
+use crate::backend::Compiled;
+use crate::error::Result;
 
 /// The value of a function constant.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -135,6 +139,9 @@ impl FunctionConstants {
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 #[non_exhaustive]
 pub struct ExecutionOptions {
+    /// The instructions that tile products use; `None` for what the environment variable `ANYMETAL_CPU` says, or the
+    /// fastest that the machine has. A path that the machine lacks is refused when the pipeline is made.
+    pub tile_path: Option<TilePath>,
     /// Worker threads to use at most; `None` for what the environment variable `ANYMETAL_THREADS` says, or all cores.
     pub threads: Option<usize>,
     /// Layout compatibility queries (`is_compatible_as_left_input` and its like) answer false, so that a kernel's fallback
@@ -171,6 +178,12 @@ impl ExecutionOptions {
         deterministic with_deterministic;
         static_overhang_zero with_static_overhang_zero;
         count_traffic with_count_traffic;
+    }
+
+    /// The same on the given [`tile_path`](Self::tile_path).
+    pub fn with_tile_path(mut self, path: TilePath) -> Self {
+        self.tile_path = Some(path);
+        self
     }
 
     /// The same with at most so many worker [`threads`](Self::threads).
@@ -361,10 +374,22 @@ pub(crate) struct PipelineInner {
     pub kernel: Arc<Kernel>,
     pub arguments: Vec<Argument>,
     pub options: ExecutionOptions,
-    pub compiled: crate::backend::Compiled,
+    pub compiled: Compiled,
 }
 
 impl Pipeline {
+    pub(crate) fn new(kernel: Arc<Kernel>, options: &ExecutionOptions) -> Result<Self> {
+        let compiled = Compiled::new(&kernel, options)?;
+        let arguments = kernel.arguments.iter().map(Argument::of).collect();
+        let options = options.clone();
+        Ok(Self(Arc::new(PipelineInner {
+            kernel,
+            arguments,
+            options,
+            compiled,
+        })))
+    }
+
     /// The kernel's name.
     pub fn name(&self) -> &str {
         &self.0.kernel.name

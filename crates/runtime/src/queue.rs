@@ -313,7 +313,7 @@ impl DispatchReport {
     fn new(pipeline: &Pipeline, launch: &Launch, ran: backend::Ran) -> Self {
         Self {
             kernel: pipeline.name().to_owned(),
-            path: crate::device::tile_path(),
+            path: pipeline.0.compiled.path(),
             time: ran.time,
             threads: launch.threads,
             threadgroup: launch.threadgroup,
