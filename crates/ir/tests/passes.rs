@@ -3,7 +3,8 @@
 mod common;
 
 use anymetal_ir::passes::{
-    UniformityInfo, control, coop_map, dce, effects, forward, licm, optimize, scalars,
+    UniformityInfo, control, coop_map, dce, effects, forward, licm, optimize, scalars, tiles,
+    unroll,
 };
 use anymetal_ir::{Kernel, parse, verify};
 use common::{interpreter::run, random};
@@ -13,7 +14,7 @@ fn seeds() -> std::ops::Range<u64> {
         .ok()
         .and_then(|text| text.parse().ok())
         .unwrap_or(0);
-    start..start + 150
+    start..start + 60
 }
 
 fn checked(kernel: &Kernel, what: &str) {
@@ -69,6 +70,24 @@ fn compaction() {
 #[test]
 fn invariant_code() {
     preserved("licm", licm::run);
+}
+
+#[test]
+fn unrolling() {
+    preserved("unroll", |kernel| {
+        unroll::run(kernel);
+    });
+}
+
+#[test]
+fn dead_tiles() {
+    for seed in seeds().filter(|seed| seed.is_multiple_of(3)) {
+        let before = random::kernel(seed);
+        let mut after = before.clone();
+        tiles::run(&mut after);
+        checked(&after, "tiles");
+        same(&before, &after, seed, "tiles");
+    }
 }
 
 #[test]

@@ -142,7 +142,7 @@ fn exits(block: &Block, depth: u32) -> Exits {
 }
 
 /// Counts one loop or scope less for every exit beyond `depth`.
-fn lower(block: &mut Block, depth: u32) {
+pub(crate) fn lower(block: &mut Block, depth: u32) {
     for inst in &mut block.insts {
         match &mut inst.op {
             Op::Break(d) | Op::Continue(d) => *d -= u32::from(*d > depth),

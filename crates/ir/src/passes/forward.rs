@@ -10,7 +10,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use crate::kernel::{Block, Inst, Kernel, ValueInfo};
 use crate::location::LocationId;
-use crate::op::{AtomicOp, BinaryOp, Const, Op, UnaryOp};
+use crate::op::{AtomicOp, BinaryOp, Const, MathMode, Op, UnaryOp};
 use crate::passes::peephole::{Facts, Simplified, simplify};
 use crate::tensor::Operand;
 use crate::types::{AddressSpace, CoopId, LocalId, Scalar, Type, ValueId};
@@ -239,6 +239,16 @@ impl Forward<'_> {
 
     /// Simplifies a pure operation as far as it goes, then numbers it.
     fn pure(&mut self, mut inst: Inst, out: &mut Vec<Inst>) {
+        // The math mode means nothing for integers.
+        if let Op::Unary {
+            operand: of, mode, ..
+        }
+        | Op::Binary { lhs: of, mode, .. }
+        | Op::Ternary { a: of, mode, .. } = &mut inst.op
+            && !self.kernel.ty(*of).scalar().is_some_and(Scalar::is_float)
+        {
+            *mode = MathMode::Precise;
+        }
         for _ in 0..16 {
             let kernel = &*self.kernel;
             match simplify(&inst.op, &self.facts, &|value| kernel.ty(value)) {
@@ -394,10 +404,26 @@ impl Forward<'_> {
             (true, false) => (self.available, self.epochs) = after_then,
             (false, _) => {}
         }
-        if then_falls != else_falls {
-            // Only one branch gets to what follows.
-            self.assume(condition, Some(then_falls));
-            self.assumed.push(condition);
+        let (mut then, mut otherwise, mut condition) = (then, otherwise, condition);
+        let known = condition;
+        let swapped = then.insts.is_empty();
+        if swapped {
+            std::mem::swap(&mut then, &mut otherwise);
+            let inverted = self.fresh(Scalar::Bool.into());
+            let op = Op::Unary {
+                op: UnaryOp::Not,
+                operand: condition,
+                mode: MathMode::Precise,
+            };
+            let first = inverted;
+            let inst = Inst {
+                op,
+                first,
+                count: 1,
+                location,
+            };
+            self.pure(inst, out);
+            condition = self.replace[inverted.index()];
         }
         self.push(
             Inst {
@@ -412,6 +438,11 @@ impl Forward<'_> {
             },
             out,
         );
+        if then_falls != else_falls {
+            // Only one branch gets to what follows.
+            self.assume(known, Some(then_falls));
+            self.assumed.push(known);
+        }
         then_falls || else_falls
     }
 
@@ -437,19 +468,15 @@ impl Forward<'_> {
                 | Op::ArgumentPointer(_)
                 | Op::Builtin(_) => 0,
                 Op::Binary { op, .. } => match op {
-                    BinaryOp::Div
-                    | BinaryOp::Rem
-                    | BinaryOp::Pow
-                    | BinaryOp::Powr
-                    | BinaryOp::Fmod
-                    | BinaryOp::Atan2 => 99,
+                    BinaryOp::Div | BinaryOp::Rem => 3,
+                    BinaryOp::Pow | BinaryOp::Powr | BinaryOp::Fmod | BinaryOp::Atan2 => 6,
                     _ => 1,
                 },
                 Op::Unary {
                     op: UnaryOp::Neg | UnaryOp::Not | UnaryOp::Abs,
                     ..
                 } => 1,
-                Op::Unary { .. } => 99,
+                Op::Unary { .. } => 4,
                 Op::CoopElement(_) | Op::CoopElementIndex => 1,
                 op if op.is_pure() => 1,
                 Op::LocalGet(_) => 1,

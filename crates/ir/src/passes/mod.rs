@@ -9,7 +9,9 @@ pub mod forward;
 pub mod licm;
 mod peephole;
 pub mod scalars;
+pub mod tiles;
 pub mod uniformity;
+pub mod unroll;
 
 pub use effects::{Effects, Root, Roots, Usage};
 pub use uniformity::{Control, Uniformity, UniformityInfo};
@@ -26,9 +28,17 @@ pub fn optimize(kernel: &mut Kernel) {
     simplify(kernel);
     licm::run(kernel);
     coop_map::form(kernel);
+    // What is still a loop may unroll; element loops are worth more as maps.
+    if unroll::run(kernel) {
+        simplify(kernel);
+        if scalars::run(kernel) {
+            simplify(kernel);
+        }
+    }
     // Maps bring new constants and, in their bodies, branches that become `select`.
     simplify(kernel);
     licm::run(kernel);
+    tiles::run(kernel);
     contract::run(kernel);
     forward::run(kernel);
     dce::run(kernel);

@@ -101,6 +101,23 @@ pub(crate) fn simplify(op: &Op, facts: &Facts, ty: &impl Fn(ValueId) -> Type) ->
             if then == otherwise {
                 return Value(*then);
             }
+            if ty(*then) == Scalar::Bool.into() {
+                let combined = |op, lhs, rhs| {
+                    Simplified::Op(Op::Binary {
+                        op,
+                        lhs,
+                        rhs,
+                        mode: MathMode::Precise,
+                    })
+                };
+                // `c && x` and `c || x`.
+                if otherwise == condition || facts.is(*otherwise, 0) {
+                    return combined(BinaryOp::And, *condition, *then);
+                }
+                if then == condition || facts.is(*then, 1) {
+                    return combined(BinaryOp::Or, *condition, *otherwise);
+                }
+            }
             if let (Some(a), Some(b)) = (facts.constant(*then), facts.constant(*otherwise)) {
                 if a == b {
                     return Value(*then);
@@ -259,6 +276,7 @@ fn binary(
     }
     if lhs == rhs {
         match op {
+            // For `bool` too: x ∧ x, x ∨ x, x ⊕ x.
             BinaryOp::Sub | BinaryOp::Xor => return Constant(int(scalar, 0)),
             BinaryOp::And | BinaryOp::Or | BinaryOp::Min | BinaryOp::Max => return Value(lhs),
             _ => {}

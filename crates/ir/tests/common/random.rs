@@ -487,7 +487,10 @@ impl Generator {
         let new = self.b.emit(op, &[Scalar::I32.into()]);
         self.b.set(i, new);
         let latch = self.b.pop_block();
-        self.b.loop_(body, latch, Unroll::Default);
+        let unroll = self
+            .rng
+            .pick(&[Unroll::Default, Unroll::Full, Unroll::Never]);
+        self.b.loop_(body, latch, unroll);
         if self.rng.below(4) == 0 {
             self.emit(Op::LocalGet(i), Scalar::I32);
         }
@@ -530,6 +533,9 @@ impl Generator {
         let bound = self.small_int(u64::from(capacity));
         let other = self.tiles[1];
         let reductions = [self.tiles[2], self.tiles[3]];
+        if self.rng.below(3) == 0 {
+            self.b.emit_void(Op::CoopInit(other));
+        }
         self.for_loop(bound, |this, slot| {
             // Values from outside may be varying: then the loop stays.
             let outside = this.value(Scalar::F32);
@@ -597,6 +603,28 @@ impl Generator {
             let pointer = self.b.offset(base, offset);
             self.b.store(pointer, vec![value], 1);
         }
+        if self.with_tiles {
+            self.write_tiles(base);
+        }
         self.b.finish()
+    }
+
+    /// Writes a sum of all slots of each tile.
+    fn write_tiles(&mut self, base: ValueId) {
+        for (i, coop) in self.tiles.clone().into_iter().enumerate() {
+            let mut sum = self.b.float(Scalar::F32, 0.0);
+            for slot in 0..self.b.kernel().coop(coop).capacity() {
+                let slot = self.small_int(slot.into());
+                let element = self
+                    .b
+                    .emit(Op::CoopGet { coop, slot }, &[Scalar::F32.into()]);
+                sum = self
+                    .b
+                    .binary(BinaryOp::Add, sum, element, MathMode::Precise);
+            }
+            let offset = self.b.constant(Scalar::I64, 64 + 4 * i as u64);
+            let pointer = self.b.offset(base, offset);
+            self.b.store(pointer, vec![sum], 4);
+        }
     }
 }
