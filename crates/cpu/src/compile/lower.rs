@@ -11,6 +11,7 @@ use super::classify::{Class, Classes, MapId, classify};
 use super::control::Positions;
 use super::program::{Access, AffineKind, Block, Inst, Lanes, Program, Reg};
 use crate::fault::CompileError;
+use crate::lanes::float::Plan;
 use crate::lanes::{Fn2, Isa, convert, float, int};
 
 /// What a virtual register is.
@@ -369,9 +370,7 @@ impl Lower<'_> {
             Op::Unary { op, operand, mode } => {
                 let ty = self.scalar(*operand);
                 let a = self.value(*operand)?;
-                let f = self.unary(*op, ty, *mode)?;
-                let out = self.define(result);
-                self.push(Inst::Op1 { f, out, a });
+                self.unary(result, *op, ty, *mode, a)?;
             }
             Op::Binary { op, lhs, rhs, mode } => self.ir_binary(result, *op, *lhs, *rhs, *mode)?,
             Op::Ternary { op, a, b, c, .. } => {
@@ -463,9 +462,9 @@ impl Lower<'_> {
             Op::Frexp { operand } | Op::Modf { operand } => {
                 let ty = self.scalar(*operand);
                 let pair = if matches!(inst.op, Op::Frexp { .. }) {
-                    float::frexp(ty, self.isa)
+                    float::frexp(ty)
                 } else {
-                    float::modf(ty, self.isa)
+                    float::modf(ty)
                 };
                 let (first, second) =
                     pair.ok_or_else(|| self.malformed(format!("parts of {ty}")))?;
@@ -733,17 +732,54 @@ impl Lower<'_> {
     }
 
     fn unary(
-        &self,
+        &mut self,
+        result: ValueId,
         op: UnaryOp,
         ty: Scalar,
         mode: MathMode,
-    ) -> Result<crate::lanes::Fn1, CompileError> {
-        let f = if ty.is_float() {
+        a: Reg,
+    ) -> Result<(), CompileError> {
+        let plan = if ty.is_float() {
             float::unary(op, ty, mode == MathMode::Fast, self.isa)
         } else {
-            int::unary(op, ty, self.isa)
+            int::unary(op, ty, self.isa).map(Plan::Own)
         };
-        f.ok_or_else(|| self.malformed(format!("{op:?} of {ty}")))
+        match plan {
+            Some(Plan::Own(f)) => {
+                let out = self.define(result);
+                self.push(Inst::Op1 { f, out, a });
+            }
+            Some(Plan::Widened(f)) => {
+                let a = self.widened(a, ty);
+                let wide = self.like(a);
+                self.push(Inst::Op1 { f, out: wide, a });
+                self.narrowed(result, wide, ty);
+            }
+            None => return Err(self.malformed(format!("{op:?} of {ty}"))),
+        }
+        Ok(())
+    }
+
+    /// An `f32` register that varies as another does.
+    fn like(&mut self, reg: Reg) -> Reg {
+        let class = match self.class(reg) {
+            Class::Uniform => Class::Uniform,
+            _ => Class::Plain,
+        };
+        self.register(4, class, false)
+    }
+
+    fn widened(&mut self, a: Reg, ty: Scalar) -> Reg {
+        let out = self.like(a);
+        let f = convert::convert(ty, Scalar::F32, self.isa);
+        self.push(Inst::Op1 { f, out, a });
+        out
+    }
+
+    fn narrowed(&mut self, result: ValueId, a: Reg, ty: Scalar) {
+        let out = self.define(result);
+        let f = convert::convert(Scalar::F32, ty, self.isa);
+        self.push(Inst::Op1 { f, out, a });
     }
 
     fn conversion(
@@ -790,19 +826,30 @@ impl Lower<'_> {
                 self.products.insert(result, Product { at, a, b });
             }
         }
-        let f = if ty.is_float() {
+        let plan = if ty.is_float() {
             float::binary(op, ty, self.isa)
         } else {
-            int::binary(op, ty, self.isa)
+            int::binary(op, ty, self.isa).map(Plan::Own)
         };
-        let f = f.ok_or_else(|| self.malformed(format!("{op:?} of {ty}")))?;
-        let out = self.define(result);
-        let kind = if ty.is_integer() {
-            affine_kind(op)
-        } else {
-            None
-        };
-        self.push_binary(kind, ty, f, out, a, b);
+        match plan {
+            Some(Plan::Own(f)) => {
+                let out = self.define(result);
+                let kind = if ty.is_integer() {
+                    affine_kind(op)
+                } else {
+                    None
+                };
+                self.push_binary(kind, ty, f, out, a, b);
+            }
+            Some(Plan::Widened(f)) => {
+                let (a, b) = (self.widened(a, ty), self.widened(b, ty));
+                let class = self.joined(&[a, b]);
+                let wide = self.register(4, class, false);
+                self.push(Inst::Op2 { f, out: wide, a, b });
+                self.narrowed(result, wide, ty);
+            }
+            None => return Err(self.malformed(format!("{op:?} of {ty}"))),
+        }
         Ok(())
     }
 

@@ -76,16 +76,6 @@ impl Worker<'_> {
         }
     }
 
-    pub(super) fn count_active(&self) -> usize {
-        match self.lanes.current {
-            Mask::None => 0,
-            Mask::All => self.lanes.live,
-            Mask::Part(_) => self
-                .mask_bytes(self.lanes.current)
-                .map_or(0, |bytes| bytes.iter().map(|&byte| usize::from(byte)).sum()),
-        }
-    }
-
     /// The lanes of `mask` whose condition byte is (not) zero, into `slot`.
     pub(super) fn mask_and(
         &mut self,

@@ -4,7 +4,7 @@ use anymetal_formats::ElementFormat;
 use anymetal_ir::{CompareOp, Scalar};
 
 use super::scalar::{Bf16, Bool, Cast, F16, Float};
-use super::{Bin, CHUNK, Fn1, Fn2, Fn3, Isa, Src, Ter, Un, bin, ter, un};
+use super::{Bin, CHUNK, Fn1, Fn2, Fn3, Isa, Src, Ter, Un, bin, plain_bin, plain_un, ter, un};
 
 struct To<T>(std::marker::PhantomData<T>);
 impl<A: Cast<T>, T: Copy> Un<A> for To<T> {
@@ -15,7 +15,8 @@ impl<A: Cast<T>, T: Copy> Un<A> for To<T> {
     }
 }
 
-fn from<A>(to: Scalar, isa: Isa) -> Fn1
+/// Conversions to all types, without vector code of their own.
+fn plain_from<A>(to: Scalar) -> Fn1
 where
     A: Copy
         + 'static
@@ -33,44 +34,55 @@ where
         + Cast<f32>,
 {
     match to {
-        Scalar::Bool => un::<A, To<Bool>>(isa),
-        Scalar::I8 => un::<A, To<i8>>(isa),
-        Scalar::U8 => un::<A, To<u8>>(isa),
-        Scalar::I16 => un::<A, To<i16>>(isa),
-        Scalar::U16 => un::<A, To<u16>>(isa),
-        Scalar::I32 => un::<A, To<i32>>(isa),
-        Scalar::U32 => un::<A, To<u32>>(isa),
-        Scalar::I64 => un::<A, To<i64>>(isa),
-        Scalar::U64 => un::<A, To<u64>>(isa),
-        Scalar::F16 => un::<A, To<F16>>(isa),
-        Scalar::BF16 => un::<A, To<Bf16>>(isa),
-        Scalar::F32 => un::<A, To<f32>>(isa),
+        Scalar::Bool => plain_un::<A, To<Bool>>(),
+        Scalar::I8 => plain_un::<A, To<i8>>(),
+        Scalar::U8 => plain_un::<A, To<u8>>(),
+        Scalar::I16 => plain_un::<A, To<i16>>(),
+        Scalar::U16 => plain_un::<A, To<u16>>(),
+        Scalar::I32 => plain_un::<A, To<i32>>(),
+        Scalar::U32 => plain_un::<A, To<u32>>(),
+        Scalar::I64 => plain_un::<A, To<i64>>(),
+        Scalar::U64 => plain_un::<A, To<u64>>(),
+        Scalar::F16 => plain_un::<A, To<F16>>(),
+        Scalar::BF16 => plain_un::<A, To<Bf16>>(),
+        Scalar::F32 => plain_un::<A, To<f32>>(),
     }
 }
 
 /// The loop that converts one scalar type to another.
 pub(crate) fn convert(source: Scalar, to: Scalar, isa: Isa) -> Fn1 {
-    // Rare pairs do without vector code of their own.
-    let hot = matches!(
-        source,
-        Scalar::F16 | Scalar::BF16 | Scalar::F32 | Scalar::I32 | Scalar::U32
-    ) || to == Scalar::F32
-        || (source == Scalar::U16 && to.is_integer())
-        || (source == Scalar::Bool && to == Scalar::I32);
-    let isa = if hot { isa } else { Isa::Portable };
+    use Scalar::*;
+    // The frequent pairs have vector code of their own.
+    match (source, to) {
+        (F16, F32) => return un::<super::scalar::F16, To<f32>>(isa),
+        (BF16, F32) => return un::<Bf16, To<f32>>(isa),
+        (F32, F16) => return un::<f32, To<super::scalar::F16>>(isa),
+        (F32, BF16) => return un::<f32, To<Bf16>>(isa),
+        (F32, I32) => return un::<f32, To<i32>>(isa),
+        (F32, U32) => return un::<f32, To<u32>>(isa),
+        (I32, F32) => return un::<i32, To<f32>>(isa),
+        (U32, F32) => return un::<u32, To<f32>>(isa),
+        (U8, F32) => return un::<u8, To<f32>>(isa),
+        (I8, F32) => return un::<i8, To<f32>>(isa),
+        (I32, I64 | U64) => return un::<i32, To<i64>>(isa),
+        (U32, I64 | U64) => return un::<u32, To<u64>>(isa),
+        (I64 | U64, I32 | U32) => return un::<u64, To<u32>>(isa),
+        (U16, I32 | U32) => return un::<u16, To<u32>>(isa),
+        _ => {}
+    }
     match source {
-        Scalar::Bool => from::<Bool>(to, isa),
-        Scalar::I8 => from::<i8>(to, isa),
-        Scalar::U8 => from::<u8>(to, isa),
-        Scalar::I16 => from::<i16>(to, isa),
-        Scalar::U16 => from::<u16>(to, isa),
-        Scalar::I32 => from::<i32>(to, isa),
-        Scalar::U32 => from::<u32>(to, isa),
-        Scalar::I64 => from::<i64>(to, isa),
-        Scalar::U64 => from::<u64>(to, isa),
-        Scalar::F16 => from::<F16>(to, isa),
-        Scalar::BF16 => from::<Bf16>(to, isa),
-        Scalar::F32 => from::<f32>(to, isa),
+        Bool => plain_from::<super::scalar::Bool>(to),
+        I8 => plain_from::<i8>(to),
+        U8 => plain_from::<u8>(to),
+        I16 => plain_from::<i16>(to),
+        U16 => plain_from::<u16>(to),
+        I32 => plain_from::<i32>(to),
+        U32 => plain_from::<u32>(to),
+        I64 => plain_from::<i64>(to),
+        U64 => plain_from::<u64>(to),
+        F16 => plain_from::<super::scalar::F16>(to),
+        BF16 => plain_from::<Bf16>(to),
+        F32 => plain_from::<f32>(to),
     }
 }
 
@@ -93,7 +105,7 @@ macro_rules! saturating {
             $(
                 if source == <$from as Named>::SCALAR {
                     match to {
-                        $(Scalar::$scalar => return un::<$from, Sat<($from, $to)>>(Isa::Portable),)*
+                        $(Scalar::$scalar => return plain_un::<$from, Sat<($from, $to)>>(),)*
                         _ => {}
                     }
                 }
@@ -146,6 +158,11 @@ macro_rules! comparisons {
                 $(CompareOp::$name => bin::<T, T, $name>(isa),)*
             }
         }
+        fn compare_plain<T: PartialOrd + Copy + 'static>(op: CompareOp) -> Fn2 {
+            match op {
+                $(CompareOp::$name => plain_bin::<T, T, $name>(),)*
+            }
+        }
         $(
             impl Bin<F16> for $name {
                 type Out = Bool;
@@ -176,10 +193,10 @@ comparisons!(Eq = ==, Ne = !=, Lt = <, Le = <=, Gt = >, Ge = >=);
 /// The loop of a comparison; pointers compare as `u64`.
 pub(crate) fn compare(op: CompareOp, ty: Scalar, isa: Isa) -> Fn2 {
     match ty {
-        Scalar::Bool | Scalar::U8 => compare_for::<u8>(op, isa),
-        Scalar::I8 => compare_for::<i8>(op, isa),
-        Scalar::I16 => compare_for::<i16>(op, isa),
-        Scalar::U16 => compare_for::<u16>(op, isa),
+        Scalar::Bool | Scalar::U8 => compare_plain::<u8>(op),
+        Scalar::I8 => compare_plain::<i8>(op),
+        Scalar::I16 => compare_plain::<i16>(op),
+        Scalar::U16 => compare_plain::<u16>(op),
         Scalar::I32 => compare_for::<i32>(op, isa),
         Scalar::U32 => compare_for::<u32>(op, isa),
         Scalar::I64 => compare_for::<i64>(op, isa),
@@ -337,7 +354,7 @@ macro_rules! decoders {
         /// The loop that decodes codes of a format to `f32`.
         pub(crate) fn decode(format: ElementFormat) -> Option<Fn1> {
             match format {
-                $(ElementFormat::$format => Some(un::<u8, $name>(Isa::Portable)),)*
+                $(ElementFormat::$format => Some(plain_un::<u8, $name>()),)*
                 _ => None,
             }
         }
@@ -345,9 +362,9 @@ macro_rules! decoders {
         pub(crate) fn encode(format: ElementFormat, saturate: bool) -> Option<Fn1> {
             match format {
                 $(ElementFormat::$format => Some(if saturate {
-                    un::<f32, Sat<$name>>(Isa::Portable)
+                    plain_un::<f32, Sat<$name>>()
                 } else {
-                    un::<f32, $name>(Isa::Portable)
+                    plain_un::<f32, $name>()
                 }),)*
                 _ => None,
             }

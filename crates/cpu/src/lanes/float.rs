@@ -3,7 +3,7 @@
 use anymetal_ir::{BinaryOp, Scalar, TernaryOp, UnaryOp};
 
 use super::scalar::{Bf16, Bool, F16, Float};
-use super::{Bin, Fn1, Fn2, Fn3, Isa, Ter, Un, bin, ter, un};
+use super::{Bin, Fn1, Fn2, Fn3, Isa, Ter, Un, bin, plain_bin, plain_ter, plain_un, ter, un};
 use crate::math;
 
 macro_rules! on_bits {
@@ -214,52 +214,58 @@ impl<T: Float> Ter<T> for Median3 {
     }
 }
 
-fn unary_for<T: Float>(op: UnaryOp, fast: bool, isa: Isa) -> Option<Fn1> {
+/// Operations that have a loop for each type: what is cheap, and what depends on the type's own precision.
+fn unary_for<T: Float>(op: UnaryOp, isa: Isa) -> Option<Fn1> {
     Some(match op {
         UnaryOp::Neg => un::<T, Neg>(isa),
         UnaryOp::Abs => un::<T, Abs>(isa),
-        UnaryOp::Exp => un::<T, Exp>(isa),
-        UnaryOp::Exp2 => un::<T, Exp2>(isa),
-        UnaryOp::Exp10 => un::<T, Exp10>(isa),
-        UnaryOp::Log => un::<T, Log>(isa),
-        UnaryOp::Log2 => un::<T, Log2>(isa),
-        UnaryOp::Log10 => un::<T, Log10>(isa),
-        UnaryOp::Sqrt => un::<T, Sqrt>(isa),
-        UnaryOp::Rsqrt => un::<T, Rsqrt>(isa),
-        UnaryOp::Sin if fast => un::<T, SinFast>(isa),
-        UnaryOp::Cos if fast => un::<T, CosFast>(isa),
-        UnaryOp::Sin => un::<T, Sin>(isa),
-        UnaryOp::Cos => un::<T, Cos>(isa),
-        UnaryOp::Tan => un::<T, Tan>(isa),
-        UnaryOp::Asin => un::<T, Asin>(isa),
-        UnaryOp::Acos => un::<T, Acos>(isa),
-        UnaryOp::Atan => un::<T, Atan>(isa),
-        UnaryOp::Sinh => un::<T, Sinh>(isa),
-        UnaryOp::Cosh => un::<T, Cosh>(isa),
-        UnaryOp::Tanh => un::<T, Tanh>(isa),
-        UnaryOp::Asinh => un::<T, Asinh>(isa),
-        UnaryOp::Acosh => un::<T, Acosh>(isa),
-        UnaryOp::Atanh => un::<T, Atanh>(isa),
-        UnaryOp::Sinpi => un::<T, Sinpi>(isa),
-        UnaryOp::Cospi => un::<T, Cospi>(isa),
-        UnaryOp::Tanpi => un::<T, Tanpi>(isa),
-        UnaryOp::Ceil => un::<T, Ceil>(isa),
-        UnaryOp::Floor => un::<T, Floor>(isa),
-        UnaryOp::Trunc => un::<T, Trunc>(isa),
-        UnaryOp::Round => un::<T, Round>(isa),
-        UnaryOp::Rint => un::<T, Rint>(isa),
         UnaryOp::Fract => un::<T, Fract>(isa),
-        UnaryOp::Sign => un::<T, Sign>(isa),
-        UnaryOp::Saturate => un::<T, Saturate>(isa),
-        UnaryOp::Ilogb => un::<T, Ilogb>(isa),
-        UnaryOp::IsNan => un::<T, IsNan>(isa),
-        UnaryOp::IsInf => un::<T, IsInf>(isa),
-        UnaryOp::IsFinite => un::<T, IsFinite>(isa),
-        UnaryOp::IsNormal => un::<T, IsNormal>(isa),
-        UnaryOp::SignBit => un::<T, SignBit>(isa),
-        UnaryOp::Not | UnaryOp::Clz | UnaryOp::Ctz | UnaryOp::Popcount | UnaryOp::ReverseBits => {
-            return None;
-        }
+        UnaryOp::IsNan => plain_un::<T, IsNan>(),
+        UnaryOp::IsInf => plain_un::<T, IsInf>(),
+        UnaryOp::IsFinite => plain_un::<T, IsFinite>(),
+        UnaryOp::IsNormal => plain_un::<T, IsNormal>(),
+        UnaryOp::SignBit => plain_un::<T, SignBit>(),
+        UnaryOp::Ilogb => plain_un::<T, Ilogb>(),
+        _ => return None,
+    })
+}
+
+/// Operations that short floats do in `f32`, by conversion there and back.
+fn unary_f32(op: UnaryOp, fast: bool, isa: Isa) -> Option<Fn1> {
+    Some(match op {
+        UnaryOp::Exp => un::<f32, Exp>(isa),
+        UnaryOp::Exp2 => un::<f32, Exp2>(isa),
+        UnaryOp::Exp10 => un::<f32, Exp10>(isa),
+        UnaryOp::Log => un::<f32, Log>(isa),
+        UnaryOp::Log2 => un::<f32, Log2>(isa),
+        UnaryOp::Log10 => un::<f32, Log10>(isa),
+        UnaryOp::Sqrt => un::<f32, Sqrt>(isa),
+        UnaryOp::Rsqrt => un::<f32, Rsqrt>(isa),
+        UnaryOp::Sin if fast => un::<f32, SinFast>(isa),
+        UnaryOp::Cos if fast => un::<f32, CosFast>(isa),
+        UnaryOp::Sin => un::<f32, Sin>(isa),
+        UnaryOp::Cos => un::<f32, Cos>(isa),
+        UnaryOp::Tan => un::<f32, Tan>(isa),
+        UnaryOp::Asin => un::<f32, Asin>(isa),
+        UnaryOp::Acos => un::<f32, Acos>(isa),
+        UnaryOp::Atan => un::<f32, Atan>(isa),
+        UnaryOp::Sinh => un::<f32, Sinh>(isa),
+        UnaryOp::Cosh => un::<f32, Cosh>(isa),
+        UnaryOp::Tanh => un::<f32, Tanh>(isa),
+        UnaryOp::Asinh => un::<f32, Asinh>(isa),
+        UnaryOp::Acosh => un::<f32, Acosh>(isa),
+        UnaryOp::Atanh => un::<f32, Atanh>(isa),
+        UnaryOp::Sinpi => un::<f32, Sinpi>(isa),
+        UnaryOp::Cospi => un::<f32, Cospi>(isa),
+        UnaryOp::Tanpi => un::<f32, Tanpi>(isa),
+        UnaryOp::Ceil => un::<f32, Ceil>(isa),
+        UnaryOp::Floor => un::<f32, Floor>(isa),
+        UnaryOp::Trunc => un::<f32, Trunc>(isa),
+        UnaryOp::Round => un::<f32, Round>(isa),
+        UnaryOp::Rint => un::<f32, Rint>(isa),
+        UnaryOp::Sign => un::<f32, Sign>(isa),
+        UnaryOp::Saturate => un::<f32, Saturate>(isa),
+        _ => return None,
     })
 }
 
@@ -271,36 +277,54 @@ fn binary_for<T: Float>(op: BinaryOp, isa: Isa) -> Option<Fn2> {
         BinaryOp::Div => bin::<T, T, Div>(isa),
         BinaryOp::Min => bin::<T, T, Min>(isa),
         BinaryOp::Max => bin::<T, T, Max>(isa),
-        BinaryOp::Pow => bin::<T, T, Pow>(isa),
-        BinaryOp::Powr => bin::<T, T, Powr>(isa),
-        BinaryOp::Atan2 => bin::<T, T, Atan2>(isa),
-        BinaryOp::Fmod | BinaryOp::Rem => bin::<T, T, Fmod>(isa),
-        BinaryOp::Fdim => bin::<T, T, Fdim>(isa),
-        BinaryOp::Copysign => bin::<T, T, Copysign>(isa),
-        BinaryOp::Nextafter => bin::<T, T, Nextafter>(isa),
-        BinaryOp::Ldexp => bin::<T, i32, Ldexp>(isa),
+        BinaryOp::Nextafter => plain_bin::<T, T, Nextafter>(),
+        BinaryOp::Ldexp => plain_bin::<T, i32, Ldexp>(),
         _ => return None,
     })
 }
 
+fn binary_f32(op: BinaryOp, isa: Isa) -> Option<Fn2> {
+    Some(match op {
+        BinaryOp::Pow => bin::<f32, f32, Pow>(isa),
+        BinaryOp::Powr => bin::<f32, f32, Powr>(isa),
+        BinaryOp::Atan2 => bin::<f32, f32, Atan2>(isa),
+        BinaryOp::Fmod | BinaryOp::Rem => plain_bin::<f32, f32, Fmod>(),
+        BinaryOp::Fdim => plain_bin::<f32, f32, Fdim>(),
+        BinaryOp::Copysign => plain_bin::<f32, f32, Copysign>(),
+        _ => return None,
+    })
+}
+
+/// How an operation on a float type is done.
+pub(crate) enum Plan<F> {
+    /// On the type itself.
+    Own(F),
+    /// Operands converted to `f32`, the result rounded back.
+    Widened(F),
+}
+
 /// The loop of a unary operation on `f16`, `bf16` or `f32`.
-pub(crate) fn unary(op: UnaryOp, ty: Scalar, fast: bool, isa: Isa) -> Option<Fn1> {
-    match ty {
-        Scalar::F16 => unary_for::<F16>(op, fast, isa),
-        Scalar::BF16 => unary_for::<Bf16>(op, fast, isa),
-        Scalar::F32 => unary_for::<f32>(op, fast, isa),
-        _ => None,
-    }
+pub(crate) fn unary(op: UnaryOp, ty: Scalar, fast: bool, isa: Isa) -> Option<Plan<Fn1>> {
+    let own = match ty {
+        Scalar::F16 => unary_for::<F16>(op, isa),
+        Scalar::BF16 => unary_for::<Bf16>(op, isa),
+        Scalar::F32 => unary_for::<f32>(op, isa).or_else(|| unary_f32(op, fast, isa)),
+        _ => return None,
+    };
+    own.map(Plan::Own)
+        .or_else(|| unary_f32(op, fast, isa).map(Plan::Widened))
 }
 
 /// The loop of a binary operation.
-pub(crate) fn binary(op: BinaryOp, ty: Scalar, isa: Isa) -> Option<Fn2> {
-    match ty {
+pub(crate) fn binary(op: BinaryOp, ty: Scalar, isa: Isa) -> Option<Plan<Fn2>> {
+    let own = match ty {
         Scalar::F16 => binary_for::<F16>(op, isa),
         Scalar::BF16 => binary_for::<Bf16>(op, isa),
-        Scalar::F32 => binary_for::<f32>(op, isa),
-        _ => None,
-    }
+        Scalar::F32 => binary_for::<f32>(op, isa).or_else(|| binary_f32(op, isa)),
+        _ => return None,
+    };
+    own.map(Plan::Own)
+        .or_else(|| binary_f32(op, isa).map(Plan::Widened))
 }
 
 /// The loop of a ternary operation.
@@ -310,7 +334,7 @@ pub(crate) fn ternary(op: TernaryOp, ty: Scalar, isa: Isa) -> Option<Fn3> {
             match op {
                 TernaryOp::Fma => ter::<$t, $t, $t, Fma>(isa),
                 TernaryOp::Clamp => ter::<$t, $t, $t, Clamp>(isa),
-                TernaryOp::Median3 => ter::<$t, $t, $t, Median3>(isa),
+                TernaryOp::Median3 => plain_ter::<$t, $t, $t, Median3>(),
                 TernaryOp::BitSelect => return None,
             }
         };
@@ -324,24 +348,30 @@ pub(crate) fn ternary(op: TernaryOp, ty: Scalar, isa: Isa) -> Option<Fn3> {
 }
 
 /// `frexp` as two operations: significand and exponent.
-pub(crate) fn frexp(ty: Scalar, isa: Isa) -> Option<(Fn1, Fn1)> {
+pub(crate) fn frexp(ty: Scalar) -> Option<(Fn1, Fn1)> {
     Some(match ty {
-        Scalar::F16 => (un::<F16, FrexpFraction>(isa), un::<F16, FrexpExponent>(isa)),
-        Scalar::BF16 => (
-            un::<Bf16, FrexpFraction>(isa),
-            un::<Bf16, FrexpExponent>(isa),
+        Scalar::F16 => (
+            plain_un::<F16, FrexpFraction>(),
+            plain_un::<F16, FrexpExponent>(),
         ),
-        Scalar::F32 => (un::<f32, FrexpFraction>(isa), un::<f32, FrexpExponent>(isa)),
+        Scalar::BF16 => (
+            plain_un::<Bf16, FrexpFraction>(),
+            plain_un::<Bf16, FrexpExponent>(),
+        ),
+        Scalar::F32 => (
+            plain_un::<f32, FrexpFraction>(),
+            plain_un::<f32, FrexpExponent>(),
+        ),
         _ => return None,
     })
 }
 
 /// `modf` as two operations: fractional and integral part.
-pub(crate) fn modf(ty: Scalar, isa: Isa) -> Option<(Fn1, Fn1)> {
+pub(crate) fn modf(ty: Scalar) -> Option<(Fn1, Fn1)> {
     Some(match ty {
-        Scalar::F16 => (un::<F16, ModfFraction>(isa), un::<F16, Trunc>(isa)),
-        Scalar::BF16 => (un::<Bf16, ModfFraction>(isa), un::<Bf16, Trunc>(isa)),
-        Scalar::F32 => (un::<f32, ModfFraction>(isa), un::<f32, Trunc>(isa)),
+        Scalar::F16 => (plain_un::<F16, ModfFraction>(), plain_un::<F16, Trunc>()),
+        Scalar::BF16 => (plain_un::<Bf16, ModfFraction>(), plain_un::<Bf16, Trunc>()),
+        Scalar::F32 => (plain_un::<f32, ModfFraction>(), plain_un::<f32, Trunc>()),
         _ => return None,
     })
 }

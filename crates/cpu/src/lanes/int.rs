@@ -3,7 +3,7 @@
 use anymetal_ir::{BinaryOp, Scalar, TernaryOp, UnaryOp};
 
 use super::scalar::Bool;
-use super::{Bin, Fn1, Fn2, Fn3, Isa, Ter, Un, bin, ter, un};
+use super::{Bin, Fn1, Fn2, Fn3, Isa, Ter, Un, bin, plain_bin, plain_ter, plain_un, ter, un};
 
 /// What integer operations need of a type. Division by zero gives 0, everything wraps.
 pub(crate) trait Int: Copy + Ord + 'static {
@@ -174,71 +174,100 @@ impl<T: Int> Ter<T> for BitSelect {
     }
 }
 
-/// Runs a generic function for the type behind an integer scalar.
-macro_rules! for_int {
-    ($ty:expr, $call:ident($($arg:expr),*)) => {
-        match $ty {
-            Scalar::I8 => $call::<i8>($($arg),*),
-            Scalar::U8 => $call::<u8>($($arg),*),
-            Scalar::I16 => $call::<i16>($($arg),*),
-            Scalar::U16 => $call::<u16>($($arg),*),
-            Scalar::I32 => $call::<i32>($($arg),*),
-            Scalar::U32 => $call::<u32>($($arg),*),
-            Scalar::I64 => $call::<i64>($($arg),*),
-            Scalar::U64 => $call::<u64>($($arg),*),
-            _ => None,
+/// A table for a type, with vector code of its own (`hot`) or without.
+macro_rules! table {
+    ($name:ident, $op:ty, $fn:ty, $pick:ident, $plain:ident; hot: $($hot:ident = $h:ident),*; cold: $($cold:ident = $c:ident),*) => {
+        mod $name {
+            use super::*;
+
+            /// For 32- and 64-bit types.
+            pub(super) fn wide<T: Int>(op: $op, isa: Isa) -> Option<$fn> {
+                Some(match op {
+                    $(<$op>::$hot => $pick!(T, $h, isa),)*
+                    $(<$op>::$cold => $plain!(T, $c),)*
+                    #[allow(unreachable_patterns)]
+                    _ => return None,
+                })
+            }
+
+            /// For 8- and 16-bit types, which are rare.
+            pub(super) fn narrow<T: Int>(op: $op, _: Isa) -> Option<$fn> {
+                Some(match op {
+                    $(<$op>::$hot => $plain!(T, $h),)*
+                    $(<$op>::$cold => $plain!(T, $c),)*
+                    #[allow(unreachable_patterns)]
+                    _ => return None,
+                })
+            }
         }
     };
 }
 
-fn unary_for<T: Int>(op: UnaryOp, isa: Isa) -> Option<Fn1> {
-    let plain = Isa::Portable;
-    Some(match op {
-        UnaryOp::Neg => un::<T, Neg>(isa),
-        UnaryOp::Not => un::<T, Not>(isa),
-        UnaryOp::Abs => un::<T, Abs>(isa),
-        UnaryOp::Sign => un::<T, Sign>(plain),
-        UnaryOp::Clz => un::<T, Clz>(plain),
-        UnaryOp::Ctz => un::<T, Ctz>(plain),
-        UnaryOp::Popcount => un::<T, Popcount>(plain),
-        UnaryOp::ReverseBits => un::<T, Reverse>(plain),
-        _ => return None,
-    })
+macro_rules! own_un {
+    ($t:ty, $f:ident, $isa:ident) => {
+        un::<$t, $f>($isa)
+    };
+}
+macro_rules! any_un {
+    ($t:ty, $f:ident) => {
+        plain_un::<$t, $f>()
+    };
+}
+macro_rules! own_bin {
+    ($t:ty, $f:ident, $isa:ident) => {
+        bin::<$t, $t, $f>($isa)
+    };
+}
+macro_rules! any_bin {
+    ($t:ty, $f:ident) => {
+        plain_bin::<$t, $t, $f>()
+    };
+}
+macro_rules! own_ter {
+    ($t:ty, $f:ident, $isa:ident) => {
+        ter::<$t, $t, $t, $f>($isa)
+    };
+}
+macro_rules! any_ter {
+    ($t:ty, $f:ident) => {
+        plain_ter::<$t, $t, $t, $f>()
+    };
 }
 
-fn binary_for<T: Int>(op: BinaryOp, isa: Isa) -> Option<Fn2> {
-    let plain = Isa::Portable;
-    Some(match op {
-        BinaryOp::Add => bin::<T, T, Add>(isa),
-        BinaryOp::Sub => bin::<T, T, Sub>(isa),
-        BinaryOp::Mul => bin::<T, T, Mul>(isa),
-        BinaryOp::Div => bin::<T, T, Div>(plain),
-        BinaryOp::Rem => bin::<T, T, Rem>(plain),
-        BinaryOp::And => bin::<T, T, And>(isa),
-        BinaryOp::Or => bin::<T, T, Or>(isa),
-        BinaryOp::Xor => bin::<T, T, Xor>(isa),
-        BinaryOp::Shl => bin::<T, T, Shl>(isa),
-        BinaryOp::Shr => bin::<T, T, Shr>(isa),
-        BinaryOp::Min => bin::<T, T, Min>(isa),
-        BinaryOp::Max => bin::<T, T, Max>(isa),
-        BinaryOp::MulHi => bin::<T, T, MulHi>(plain),
-        BinaryOp::AddSat => bin::<T, T, AddSat>(plain),
-        BinaryOp::SubSat => bin::<T, T, SubSat>(plain),
-        BinaryOp::AbsDiff => bin::<T, T, AbsDiff>(plain),
-        BinaryOp::Hadd => bin::<T, T, Hadd>(plain),
-        BinaryOp::Rhadd => bin::<T, T, Rhadd>(plain),
-        BinaryOp::Rotate => bin::<T, T, Rotate>(plain),
-        _ => return None,
-    })
+table! {
+    unary_table, UnaryOp, Fn1, own_un, any_un;
+    hot: Neg = Neg, Not = Not, Abs = Abs;
+    cold: Sign = Sign, Clz = Clz, Ctz = Ctz, Popcount = Popcount, ReverseBits = Reverse
 }
 
-fn ternary_for<T: Int>(op: TernaryOp, isa: Isa) -> Option<Fn3> {
-    Some(match op {
-        TernaryOp::Fma => ter::<T, T, T, Fma>(isa),
-        TernaryOp::Clamp => ter::<T, T, T, Clamp>(Isa::Portable),
-        TernaryOp::Median3 => ter::<T, T, T, Median3>(Isa::Portable),
-        TernaryOp::BitSelect => ter::<T, T, T, BitSelect>(Isa::Portable),
-    })
+table! {
+    binary_table, BinaryOp, Fn2, own_bin, any_bin;
+    hot: Add = Add, Sub = Sub, Mul = Mul, And = And, Or = Or, Xor = Xor, Shl = Shl, Shr = Shr, Min = Min, Max = Max;
+    cold: Div = Div, Rem = Rem, MulHi = MulHi, AddSat = AddSat, SubSat = SubSat, AbsDiff = AbsDiff, Hadd = Hadd,
+        Rhadd = Rhadd, Rotate = Rotate
+}
+
+table! {
+    ternary_table, TernaryOp, Fn3, own_ter, any_ter;
+    hot: Fma = Fma;
+    cold: Clamp = Clamp, Median3 = Median3, BitSelect = BitSelect
+}
+
+/// Looks up the loop for the type behind an integer scalar.
+macro_rules! for_int {
+    ($ty:expr, $table:ident($op:expr, $isa:expr)) => {
+        match $ty {
+            Scalar::I8 => $table::narrow::<i8>($op, $isa),
+            Scalar::U8 => $table::narrow::<u8>($op, $isa),
+            Scalar::I16 => $table::narrow::<i16>($op, $isa),
+            Scalar::U16 => $table::narrow::<u16>($op, $isa),
+            Scalar::I32 => $table::wide::<i32>($op, $isa),
+            Scalar::U32 => $table::wide::<u32>($op, $isa),
+            Scalar::I64 => $table::wide::<i64>($op, $isa),
+            Scalar::U64 => $table::wide::<u64>($op, $isa),
+            _ => None,
+        }
+    };
 }
 
 /// The loop of a unary integer or `bool` operation.
@@ -249,7 +278,7 @@ pub(crate) fn unary(op: UnaryOp, ty: Scalar, isa: Isa) -> Option<Fn1> {
             _ => None,
         };
     }
-    for_int!(ty, unary_for(op, isa))
+    for_int!(ty, unary_table(op, isa))
 }
 
 /// The loop of a binary integer or `bool` operation.
@@ -262,12 +291,12 @@ pub(crate) fn binary(op: BinaryOp, ty: Scalar, isa: Isa) -> Option<Fn2> {
             _ => None,
         };
     }
-    for_int!(ty, binary_for(op, isa))
+    for_int!(ty, binary_table(op, isa))
 }
 
 /// The loop of a ternary integer operation.
 pub(crate) fn ternary(op: TernaryOp, ty: Scalar, isa: Isa) -> Option<Fn3> {
-    for_int!(ty, ternary_for(op, isa))
+    for_int!(ty, ternary_table(op, isa))
 }
 
 struct BoolNot;

@@ -188,7 +188,7 @@ unsafe fn body3<A: Copy, B: Copy, C: Copy, F: Ter<A, B, C>>(
 }
 
 macro_rules! instantiate {
-    ($portable:ident $avx2:ident $pick:ident $body:ident $fn:ident $trait:ident <$($t:ident),*> ($($arg:ident),*)) => {
+    ($portable:ident $avx2:ident $pick:ident $plain:ident $body:ident $fn:ident $trait:ident <$($t:ident),*> ($($arg:ident),*)) => {
         unsafe fn $portable<$($t: Copy,)* F: $trait<$($t),*>>(chunks: usize, out: *mut u8, $($arg: Src),*) {
             // SAFETY: the caller's promise is the body's.
             unsafe { $body::<$($t,)* F>(chunks, out, $($arg),*) }
@@ -199,6 +199,11 @@ macro_rules! instantiate {
         unsafe fn $avx2<$($t: Copy,)* F: $trait<$($t),*>>(chunks: usize, out: *mut u8, $($arg: Src),*) {
             // SAFETY: the caller's promise is the body's.
             unsafe { $body::<$($t,)* F>(chunks, out, $($arg),*) }
+        }
+
+        /// The loop of a rare operation, without code for an instruction set of its own: every loop costs compile time.
+        pub(crate) fn $plain<$($t: Copy + 'static,)* F: $trait<$($t),*> + 'static>() -> $fn {
+            $portable::<$($t,)* F>
         }
 
         /// The loop of an operation for an instruction set.
@@ -212,6 +217,6 @@ macro_rules! instantiate {
     };
 }
 
-instantiate!(portable1 avx2_1 un body1 Fn1 Un <A> (a));
-instantiate!(portable2 avx2_2 bin body2 Fn2 Bin <A, B> (a, b));
-instantiate!(portable3 avx2_3 ter body3 Fn3 Ter <A, B, C> (a, b, c));
+instantiate!(portable1 avx2_1 un plain_un body1 Fn1 Un <A> (a));
+instantiate!(portable2 avx2_2 bin plain_bin body2 Fn2 Bin <A, B> (a, b));
+instantiate!(portable3 avx2_3 ter plain_ter body3 Fn3 Ter <A, B, C> (a, b, c));

@@ -20,11 +20,6 @@ impl Bool {
     pub fn new(value: bool) -> Self {
         Bool(value as u8)
     }
-
-    #[inline(always)]
-    pub fn get(self) -> bool {
-        self.0 != 0
-    }
 }
 
 /// A float that computes in `f32` and rounds each result.
