@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anymetal_cpu::{
-    BoundArgument, CpuKernel, DispatchError, DispatchOptions, Grid, ScaleBinding, TensorBinding, TensorTable,
+    BoundArgument, CpuKernel, DispatchError, DispatchOptions, Grid, ScaleBinding, TensorBinding,
+    TensorTable,
 };
 use anymetal_formats::PlaneType;
 use anymetal_ir::{Kernel, LocationId};
