@@ -46,6 +46,23 @@ impl Region {
         (self.valid[0] * self.valid[1] * self.format.bits() / 8) as u64
     }
 
+    /// The integer behind a valid element of less than a byte, as the low bits of a register.
+    ///
+    /// # Safety
+    /// The element must be in the valid part.
+    unsafe fn code(&self, x: usize, y: usize) -> u64 {
+        let bits = self.format.bits() as u32;
+        let at = self.index(x, y) * i64::from(bits);
+        // SAFETY: by the function's contract.
+        let byte = unsafe { *self.base.wrapping_offset((at >> 3) as isize) };
+        let code = (u32::from(byte) >> (at & 7)) & ((1 << bits) - 1);
+        if self.format.is_signed() {
+            (((code << (32 - bits)) as i32) >> (32 - bits)) as u64
+        } else {
+            u64::from(code)
+        }
+    }
+
     /// Address of a valid element, for formats of whole bytes.
     pub fn address(&self, x: usize, y: usize) -> *mut u8 {
         let bytes = (self.format.bits() / 8) as i64;
@@ -258,7 +275,10 @@ impl<'d> Worker<'d> {
             let region = self.region(view, lane, AccessKind::Read)?;
             self.note_region(&region, false);
             let size = tile.size;
-            if region.format.bits() != size * 8 {
+            let bits = region.format.bits();
+            // Codes of less than a byte are widened to the integers that they stand for.
+            let widened = bits < 8 && size == 1 && region.format.is_integer();
+            if bits != size * 8 && !widened {
                 return self.mismatch(view, size, lane);
             }
             let to = tile.instance(instance);
@@ -280,6 +300,7 @@ impl<'d> Worker<'d> {
                 let start = place(0);
                 let line = row * tile.columns * size;
                 let straight = axes[0] == [1, 0]
+                    && !widened
                     && !clamp[0]
                     && region.strides[0] == 1
                     && start[1] < region.valid[1];
@@ -295,10 +316,13 @@ impl<'d> Worker<'d> {
                     }
                     for column in 0..tile.columns {
                         let [x, y] = place(column);
-                        let value = if x < region.valid[0] && y < region.valid[1] {
-                            read(region.address(x, y), size as u8)
-                        } else {
+                        let inside = x < region.valid[0] && y < region.valid[1];
+                        let value = if !inside {
                             0
+                        } else if widened {
+                            region.code(x, y)
+                        } else {
+                            read(region.address(x, y), size as u8)
                         };
                         write(to.add(line + column * size), size as u8, value);
                     }

@@ -1,6 +1,8 @@
 //! Helpers to build small kernels and to run them.
 #![allow(dead_code)]
 
+pub mod tensors;
+
 use std::sync::Arc;
 
 use anymetal_cpu::{
