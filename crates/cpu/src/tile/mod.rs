@@ -37,7 +37,7 @@ use anymetal_formats::ElementFormat;
 pub use kind::{Accumulation, Lane, Product};
 pub use pack::{PackedLeft, PackedRight};
 pub use path::{PATH_VARIABLE, TilePath, available_paths};
-pub use product::{AccumulatorMut, Scratch, matmul, multiply, multiply_part};
+pub use product::{AccumulatorMut, Scratch, matmul, multiply, multiply_part, multiply_view};
 pub use view::{OperandKind, OperandView, ScaleView};
 
 /// Why a tile product was refused.

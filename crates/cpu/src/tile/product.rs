@@ -373,49 +373,70 @@ pub fn matmul<'a>(
         if left.valid_rows <= SKINNY_ROWS && dense {
             return skinny(scratch, path, left, right, sums, stride, accumulate);
         }
-        if let Some(layout) = direct_left(&product, left) {
-            let AccumulatorMut::F32(sums) = sums else {
-                return Err(TileError::AccumulatorType {
-                    needed: Accumulation::F32,
-                });
-            };
-            let mut packed = std::mem::take(&mut scratch.right);
-            packed.pack(&product, right, scratch);
-            let span = Span {
-                rows: 0..left.valid_rows,
-                cols: 0..right.valid_cols,
-                k: left.valid_cols.min(right.valid_rows),
-                blocking: packed.header.blocking,
-            };
-            let result = prepare(sums, (left.rows, right.cols), &span, stride, accumulate);
-            if let Ok(target) = result {
-                let ops = ops(path);
-                let width = product.panel_width();
-                // SAFETY: the left rows are those of the view, the panels packed, the accumulator checked.
-                unsafe {
-                    strips(
-                        ops.strip_f32,
-                        ops,
-                        &span,
-                        layout,
-                        packed.layout(),
-                        width,
-                        target,
-                    );
-                }
-            }
-            scratch.right = packed;
-            return result.map(drop);
-        }
     }
-    let mut packed_left = std::mem::take(&mut scratch.left);
-    let mut packed_right = std::mem::take(&mut scratch.right);
-    packed_left.pack(&product, left, scratch);
-    packed_right.pack(&product, right, scratch);
-    let result = multiply(&packed_left, &packed_right, sums, stride, accumulate);
-    scratch.left = packed_left;
-    scratch.right = packed_right;
+    let mut packed = std::mem::take(&mut scratch.right);
+    packed.pack(&product, right, scratch);
+    let result = multiply_view(scratch, &product, left, &packed, sums, stride, accumulate);
+    scratch.right = packed;
     result
+}
+
+/// As [`multiply`], with a left operand that is read where it lies if the product permits it (`f32` rows without gaps), and
+/// packed otherwise.
+pub fn multiply_view<'a>(
+    scratch: &mut Scratch,
+    product: &Product,
+    left: &OperandView<'_>,
+    right: &PackedRight,
+    sums: impl Into<AccumulatorMut<'a>>,
+    stride: usize,
+    accumulate: bool,
+) -> Result<(), TileError> {
+    let header = &right.header;
+    let (layout, sums) = match (direct_left(product, left), sums.into()) {
+        (Some(layout), AccumulatorMut::F32(sums)) => (layout, sums),
+        (_, sums) => {
+            let mut packed = std::mem::take(&mut scratch.left);
+            packed.pack(product, left, scratch);
+            let result = multiply(&packed, right, sums, stride, accumulate);
+            scratch.left = packed;
+            return result;
+        }
+    };
+    if left.cols != header.k {
+        return Err(TileError::InnerMismatch {
+            left: left.cols,
+            right: header.k,
+        });
+    }
+    if (header.path, header.lane) != (product.path, Lane::F32) {
+        return Err(TileError::PackMismatch {
+            left: (product.path, product.left),
+            right: (header.path, header.lane),
+        });
+    }
+    let span = Span {
+        rows: 0..left.valid_rows,
+        cols: 0..header.valid_across,
+        k: left.valid_cols.min(header.valid_k),
+        blocking: header.blocking,
+    };
+    let target = prepare(sums, (left.rows, header.across), &span, stride, accumulate)?;
+    let ops = ops(header.path);
+    let width = panel_width(header.path, Lane::F32);
+    // SAFETY: the left rows are those of the view, the panels packed, the accumulator checked.
+    unsafe {
+        strips(
+            ops.strip_f32,
+            ops,
+            &span,
+            layout,
+            right.layout(),
+            width,
+            target,
+        );
+    }
+    Ok(())
 }
 
 /// The layout of a left operand that a micro-kernel can read where it lies: aligned `f32` rows.

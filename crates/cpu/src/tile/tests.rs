@@ -284,7 +284,18 @@ fn check(left: &Matrix, right: &Matrix, relaxed: bool, note: &str) {
                     )
                     .unwrap();
                     multiply(&packed.0, &packed.1, &mut two[..], stride, accumulate).unwrap();
-                    for (way, sums) in [("matmul", &one), ("packed", &two)] {
+                    let mut three = vec![start; m * stride];
+                    multiply_view(
+                        &mut scratch,
+                        &product,
+                        &left.view(),
+                        &packed.1,
+                        &mut three[..],
+                        stride,
+                        accumulate,
+                    )
+                    .unwrap();
+                    for (way, sums) in [("matmul", &one), ("packed", &two), ("view", &three)] {
                         for i in 0..m * n {
                             let got = sums[i / n * stride + i % n];
                             let (mut want, mut size) = wanted[i];

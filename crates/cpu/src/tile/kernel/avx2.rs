@@ -18,6 +18,7 @@ pub(super) const OPS_TABLE: Ops = Ops {
     to_f16,
     to_bf16,
     terms,
+    copy_bf16,
     transpose,
     interleave2,
     interleave4,
@@ -59,6 +60,7 @@ recompiled! {
     i8_to_i16(src: *const u8, n: usize, dst: *mut u8);
     u8_to_i16(src: *const u8, n: usize, dst: *mut u8);
     terms(src: *const f32, n: usize, high: *mut u8, low: *mut u8) -> Terms;
+    copy_bf16(src: *const u8, n: usize, dst: *mut u8) -> Terms;
     interleave2(rows: [*const u8; 2], n: usize, dst: *mut u8);
     interleave4(rows: [*const u8; 4], n: usize, dst: *mut u8);
     scale(values: *mut f32, n: usize, factor: f32);

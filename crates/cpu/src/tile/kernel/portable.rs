@@ -19,6 +19,7 @@ pub(super) static OPS: Ops = Ops {
     to_f16,
     to_bf16,
     terms,
+    copy_bf16,
     transpose,
     interleave2,
     interleave4,
@@ -176,6 +177,30 @@ pub(super) unsafe fn terms(src: *const f32, n: usize, high: *mut u8, low: *mut u
         }
     }
     found
+}
+
+#[inline(always)]
+pub(super) unsafe fn copy_bf16(src: *const u8, n: usize, dst: *mut u8) -> Terms {
+    let (src, dst): (*const u16, *mut u16) = (src.cast(), dst.cast());
+    let (mut least, mut most) = (u16::MAX, 0u16);
+    for i in 0..n {
+        // SAFETY: i < n; the caller vouches for n elements on both sides.
+        unsafe {
+            let x = src.add(i).read_unaligned();
+            let magnitude = x & 0x7fff;
+            least = least.min(magnitude.wrapping_sub(1));
+            most = most.max(magnitude);
+            dst.add(i).write_unaligned(x);
+        }
+    }
+    Terms {
+        least: match least {
+            u16::MAX => u32::MAX,
+            least => (u32::from(least + 1) << 16) - 1,
+        },
+        most: u32::from(most) << 16,
+        rest: 0,
+    }
 }
 
 pub(super) unsafe fn transpose(
