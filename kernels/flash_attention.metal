@@ -8,6 +8,8 @@
 //   buffer 4      attention_sizes
 //   buffer 5      the mask, for the names with one: elements of O's type (additive) or bool (boolean: true attends)
 //
+// All names are made unless -D ATTENTION_TYPES, ATTENTION_DIMS or ATTENTION_FORMS asks for fewer (see the end of the file).
+//
 // The method and what happens at the edges stand in the header.
 
 #include <metal_stdlib>
@@ -93,24 +95,99 @@ template <typename T, int D, bool CAUSAL, int MASK, typename M>
     template [[host_name(name)]] [[kernel]] decltype(function<__VA_ARGS__>)    \
         function<__VA_ARGS__>;
 
-#define ATTENTION_OF_DIM(type_name, T, D)                                                                              \
-    INSTANTIATE("flash_attention_" type_name "_d" #D, flash_attention, T, D, false)                                    \
-    INSTANTIATE("flash_attention_" type_name "_d" #D "_causal", flash_attention, T, D, true)                           \
-    INSTANTIATE("flash_attention_" type_name "_d" #D "_additive", flash_attention_masked, T, D, false,                 \
-                anymetal::attention_mask_additive, T)                                                                  \
-    INSTANTIATE("flash_attention_" type_name "_d" #D "_boolean", flash_attention_masked, T, D, false,                  \
-                anymetal::attention_mask_boolean, bool)                                                                \
-    INSTANTIATE("flash_attention_" type_name "_d" #D "_causal_additive", flash_attention_masked, T, D, true,           \
-                anymetal::attention_mask_additive, T)                                                                  \
-    INSTANTIATE("flash_attention_" type_name "_d" #D "_causal_boolean", flash_attention_masked, T, D, true,            \
+// A compilation may ask for a part: the bits of ATTENTION_TYPES are f32, f16, bf16; of ATTENTION_DIMS 32, 64, 80, 128;
+// of ATTENTION_FORMS plain, causal, additive, boolean, causal additive, causal boolean.
+#ifndef ATTENTION_TYPES
+#define ATTENTION_TYPES 7
+#endif
+#ifndef ATTENTION_DIMS
+#define ATTENTION_DIMS 15
+#endif
+#ifndef ATTENTION_FORMS
+#define ATTENTION_FORMS 63
+#endif
+
+#if ATTENTION_FORMS & 1
+#define ATTENTION_PLAIN(type_name, T, D) INSTANTIATE("flash_attention_" type_name "_d" #D, flash_attention, T, D, false)
+#else
+#define ATTENTION_PLAIN(type_name, T, D)
+#endif
+#if ATTENTION_FORMS & 2
+#define ATTENTION_CAUSAL(type_name, T, D) \
+    INSTANTIATE("flash_attention_" type_name "_d" #D "_causal", flash_attention, T, D, true)
+#else
+#define ATTENTION_CAUSAL(type_name, T, D)
+#endif
+#if ATTENTION_FORMS & 4
+#define ATTENTION_ADDITIVE(type_name, T, D)                                                                \
+    INSTANTIATE("flash_attention_" type_name "_d" #D "_additive", flash_attention_masked, T, D, false,     \
+                anymetal::attention_mask_additive, T)
+#else
+#define ATTENTION_ADDITIVE(type_name, T, D)
+#endif
+#if ATTENTION_FORMS & 8
+#define ATTENTION_BOOLEAN(type_name, T, D)                                                                 \
+    INSTANTIATE("flash_attention_" type_name "_d" #D "_boolean", flash_attention_masked, T, D, false,      \
                 anymetal::attention_mask_boolean, bool)
+#else
+#define ATTENTION_BOOLEAN(type_name, T, D)
+#endif
+#if ATTENTION_FORMS & 16
+#define ATTENTION_CAUSAL_ADDITIVE(type_name, T, D)                                                         \
+    INSTANTIATE("flash_attention_" type_name "_d" #D "_causal_additive", flash_attention_masked, T, D,     \
+                true, anymetal::attention_mask_additive, T)
+#else
+#define ATTENTION_CAUSAL_ADDITIVE(type_name, T, D)
+#endif
+#if ATTENTION_FORMS & 32
+#define ATTENTION_CAUSAL_BOOLEAN(type_name, T, D)                                                          \
+    INSTANTIATE("flash_attention_" type_name "_d" #D "_causal_boolean", flash_attention_masked, T, D,      \
+                true, anymetal::attention_mask_boolean, bool)
+#else
+#define ATTENTION_CAUSAL_BOOLEAN(type_name, T, D)
+#endif
+
+#define ATTENTION_OF_DIM(type_name, T, D)         \
+    ATTENTION_PLAIN(type_name, T, D)              \
+    ATTENTION_CAUSAL(type_name, T, D)             \
+    ATTENTION_ADDITIVE(type_name, T, D)           \
+    ATTENTION_BOOLEAN(type_name, T, D)            \
+    ATTENTION_CAUSAL_ADDITIVE(type_name, T, D)    \
+    ATTENTION_CAUSAL_BOOLEAN(type_name, T, D)
+
+#if ATTENTION_DIMS & 1
+#define ATTENTION_32(type_name, T) ATTENTION_OF_DIM(type_name, T, 32)
+#else
+#define ATTENTION_32(type_name, T)
+#endif
+#if ATTENTION_DIMS & 2
+#define ATTENTION_64(type_name, T) ATTENTION_OF_DIM(type_name, T, 64)
+#else
+#define ATTENTION_64(type_name, T)
+#endif
+#if ATTENTION_DIMS & 4
+#define ATTENTION_80(type_name, T) ATTENTION_OF_DIM(type_name, T, 80)
+#else
+#define ATTENTION_80(type_name, T)
+#endif
+#if ATTENTION_DIMS & 8
+#define ATTENTION_128(type_name, T) ATTENTION_OF_DIM(type_name, T, 128)
+#else
+#define ATTENTION_128(type_name, T)
+#endif
 
 #define ATTENTION_OF_TYPE(type_name, T)    \
-    ATTENTION_OF_DIM(type_name, T, 32)     \
-    ATTENTION_OF_DIM(type_name, T, 64)     \
-    ATTENTION_OF_DIM(type_name, T, 80)     \
-    ATTENTION_OF_DIM(type_name, T, 128)
+    ATTENTION_32(type_name, T)             \
+    ATTENTION_64(type_name, T)             \
+    ATTENTION_80(type_name, T)             \
+    ATTENTION_128(type_name, T)
 
+#if ATTENTION_TYPES & 1
 ATTENTION_OF_TYPE("f32", float)
+#endif
+#if ATTENTION_TYPES & 2
 ATTENTION_OF_TYPE("f16", half)
+#endif
+#if ATTENTION_TYPES & 4
 ATTENTION_OF_TYPE("bf16", bfloat)
+#endif

@@ -1,6 +1,6 @@
 // FlashAttention: several query heads share a key head, in two batches; a single key head serves all.
 //
-// flags: -I ../../kernels/include
+// flags: -I ../../kernels/include -D ATTENTION_TYPES=1 -D ATTENTION_DIMS=1 -D ATTENTION_FORMS=3
 // threads: 128 1 1
 // tolerance: abs 1e-5 rel 1e-5
 //

@@ -1,6 +1,6 @@
 // FlashAttention in bfloat: head dimensions 32, 64, 80 and 128.
 //
-// flags: -I ../../kernels/include
+// flags: -I ../../kernels/include -D ATTENTION_TYPES=4 -D ATTENTION_DIMS=15 -D ATTENTION_FORMS=3
 // threads: 128 1 1
 // tolerance: abs 1e-2 rel 1e-2
 //

@@ -1,6 +1,6 @@
 // FlashAttention in half: head dimensions 32, 64, 80 and 128.
 //
-// flags: -I ../../kernels/include
+// flags: -I ../../kernels/include -D ATTENTION_TYPES=2 -D ATTENTION_DIMS=15 -D ATTENTION_FORMS=3
 // threads: 128 1 1
 // tolerance: abs 1e-3 rel 2e-3
 //

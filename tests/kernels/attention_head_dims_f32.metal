@@ -1,6 +1,6 @@
 // FlashAttention: head dimensions 32, 64, 80 and 128, full and causal.
 //
-// flags: -I ../../kernels/include
+// flags: -I ../../kernels/include -D ATTENTION_TYPES=1 -D ATTENTION_DIMS=15 -D ATTENTION_FORMS=3
 // threads: 128 1 1
 // tolerance: abs 1e-5 rel 1e-5
 //

@@ -1,6 +1,6 @@
 // FlashAttention with scores so large that only the running maximum keeps the exponentials finite.
 //
-// flags: -I ../../kernels/include
+// flags: -I ../../kernels/include -D ATTENTION_TYPES=1 -D ATTENTION_DIMS=2 -D ATTENTION_FORMS=3
 // threads: 128 1 1
 // tolerance: abs 2e-3 rel 1e-3
 //

@@ -1,6 +1,6 @@
 // FlashAttention in bfloat: sequences of 1, 17, 128 and 1000.
 //
-// flags: -I ../../kernels/include
+// flags: -I ../../kernels/include -D ATTENTION_TYPES=4 -D ATTENTION_DIMS=2 -D ATTENTION_FORMS=3
 // threads: 128 1 1
 // tolerance: abs 1e-2 rel 1e-2
 //

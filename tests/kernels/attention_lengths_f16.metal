@@ -1,6 +1,6 @@
 // FlashAttention in half: sequences of 1, 17, 128 and 1000.
 //
-// flags: -I ../../kernels/include
+// flags: -I ../../kernels/include -D ATTENTION_TYPES=2 -D ATTENTION_DIMS=2 -D ATTENTION_FORMS=3
 // threads: 128 1 1
 // tolerance: abs 1e-3 rel 2e-3
 //

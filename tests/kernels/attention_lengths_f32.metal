@@ -1,6 +1,6 @@
 // FlashAttention against f64: sequences of 1, 17, 128 and 1000.
 //
-// flags: -I ../../kernels/include
+// flags: -I ../../kernels/include -D ATTENTION_TYPES=1 -D ATTENTION_DIMS=2 -D ATTENTION_FORMS=3
 // threads: 128 1 1
 // tolerance: abs 1e-5 rel 1e-5
 //

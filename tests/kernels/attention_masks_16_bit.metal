@@ -1,6 +1,6 @@
 // FlashAttention in half with masks.
 //
-// flags: -I ../../kernels/include
+// flags: -I ../../kernels/include -D ATTENTION_TYPES=2 -D ATTENTION_DIMS=3 -D ATTENTION_FORMS=44
 // threads: 128 1 1
 // tolerance: abs 1e-3 rel 2e-3
 //

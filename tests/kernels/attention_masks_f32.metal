@@ -1,6 +1,6 @@
 // FlashAttention with masks: additive (−INFINITY masks) and boolean (true attends); whole, repeated over rows, heads or batches; with rows that see no key, which give zeros.
 //
-// flags: -I ../../kernels/include
+// flags: -I ../../kernels/include -D ATTENTION_TYPES=1 -D ATTENTION_DIMS=2 -D ATTENTION_FORMS=62
 // threads: 128 1 1
 // tolerance: abs 1e-5 rel 1e-5
 //

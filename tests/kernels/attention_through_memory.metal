@@ -1,6 +1,6 @@
 // FlashAttention when the scores cannot be reused in registers: every block goes through threadgroup memory.
 //
-// flags: -I ../../kernels/include
+// flags: -I ../../kernels/include -D ATTENTION_TYPES=1 -D ATTENTION_DIMS=7 -D ATTENTION_FORMS=3
 // threads: 128 1 1
 // tolerance: abs 1e-5 rel 1e-5
 //

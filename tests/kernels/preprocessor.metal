@@ -44,7 +44,8 @@ kernel void macros(device int* y [[buffer(0)]])
     y[3] = __METAL_VERSION__;
     y[4] = ADD_ALL(1, 2, 3);
     y[5] = HEADERS;
-    y[6] = sizeof(TEXT(ab));
+    static_assert(SCALE == 3, TEXT(SCALE comes from the command line));
+    y[6] = __LINE__ > 10 ? 3 : 0;
     y[7] = TIMES(SCALE, \
                  SCALE);
 }
