@@ -85,7 +85,9 @@ pub fn parse_here(
     let errors = list.iter().filter(|d| d.is_error()).count();
     let mut decls = Vec::new();
     if errors == 0 {
-        let (parsed, diagnostics) = parser::parse_tokens(&output.tokens, options.max_errors);
+        let available = parser::Available::new(options.std, &output.system_headers);
+        let (parsed, diagnostics) =
+            parser::parse_tokens(&output.tokens, available, options.max_errors);
         decls = parsed;
         list.extend(diagnostics);
     }

@@ -366,7 +366,9 @@ impl Parser<'_> {
             Ok(_) => true,
             // At namespace scope a parameter list with a mistake is more likely than an initialiser; and what is refused by
             // name was meant as a type.
-            Err(d) => context == Context::Namespace || d.code == "E0310",
+            Err(d) => {
+                context == Context::Namespace || matches!(d.code, "E0310" | "E0311" | "E0312")
+            }
         }
     }
 

@@ -24,11 +24,12 @@ mod template;
 mod tests;
 mod types;
 
-use crate::ast::{Decl, Ident, Name};
+use crate::ast::{Decl, Ident, Name, Path};
 use crate::diagnostics::Diagnostic;
 use crate::source::Span;
 use crate::token::{Punct, Token, TokenKind};
 
+pub(crate) use refuse::Available;
 use scope::Scopes;
 
 /// Nesting of expressions, types, statements and declarations, and length of operator chains.
@@ -63,6 +64,7 @@ pub(crate) struct Parser<'t> {
     depth: usize,
     fuel: usize,
     scopes: Scopes,
+    available: Available,
     diagnostics: Vec<Diagnostic>,
     errors: usize,
     max_errors: usize,
@@ -73,7 +75,11 @@ pub(crate) struct Parser<'t> {
 }
 
 /// Parses a whole token list, which ends with [`TokenKind::Eof`].
-pub(crate) fn parse_tokens(tokens: &[Token], max_errors: usize) -> (Vec<Decl>, Vec<Diagnostic>) {
+pub(crate) fn parse_tokens(
+    tokens: &[Token],
+    available: Available,
+    max_errors: usize,
+) -> (Vec<Decl>, Vec<Diagnostic>) {
     let mut parser = Parser {
         tokens,
         pos: 0,
@@ -82,6 +88,7 @@ pub(crate) fn parse_tokens(tokens: &[Token], max_errors: usize) -> (Vec<Decl>, V
         depth: 0,
         fuel: tokens.len().saturating_mul(60).saturating_add(100_000),
         scopes: Scopes::new(),
+        available,
         diagnostics: Vec::new(),
         errors: 0,
         max_errors: max_errors.max(1),
@@ -327,6 +334,20 @@ impl<'t> Parser<'t> {
             }
             None => self.expected(what),
         }
+    }
+
+    /// Refuses a path of the library that cannot be used: by name, or for want of its header.
+    fn check_library(&self, path: &Path) -> PResult<()> {
+        let (Some(first), last) = (path.segments.first(), path.last()) else {
+            return Ok(());
+        };
+        let library = path.segments.len() == 1
+            || matches!(first.ident.name.as_str(), "metal" | "mpp" | "tensor_ops");
+        if !library || self.scopes.is_declared(&last.ident.name) {
+            return Ok(());
+        }
+        refuse::type_name(&last.ident.name, path.span)?;
+        self.available.check(&last.ident.name, path.span)
     }
 
     fn report(&mut self, diagnostic: Diagnostic) {

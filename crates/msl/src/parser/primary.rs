@@ -119,6 +119,7 @@ impl Parser<'_> {
     /// An id-expression, or `X{…}`.
     fn path_expression(&mut self, start: Span) -> PResult<Expr> {
         let path = self.path(false)?;
+        self.check_library(&path)?;
         if self.at(Punct::LBrace) && !self.kind_of(&path).is_value() {
             let ty = self.plain(TyKind::Path(path), start);
             return self.construct(ty, start);

@@ -1,8 +1,11 @@
 //! What is refused by name: constructs of C++ that Metal does not have, and parts of Metal outside compute on buffers and
 //! tensors.
 
+use std::collections::BTreeSet;
+
 use super::PResult;
 use crate::diagnostics::Diagnostic;
+use crate::options::MetalStd;
 use crate::source::Span;
 
 /// An error with a fixed code for something that is not supported.
@@ -120,4 +123,63 @@ pub(super) fn type_name(name: &str, span: Span) -> PResult<()> {
             .note("anymetal runs compute kernels on buffers and tensors")
             .help("pass the data as a buffer or a tensor"),
     ))
+}
+
+/// Which parts of the library the source may name.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Available {
+    std: MetalStd,
+    tensor: bool,
+    tensor_ops: bool,
+}
+
+impl Available {
+    /// By language version and included headers.
+    pub(crate) fn new(std: MetalStd, headers: &BTreeSet<String>) -> Self {
+        Available {
+            std,
+            tensor: headers.contains("metal_tensor"),
+            tensor_ops: headers.contains("MetalPerformancePrimitives"),
+        }
+    }
+
+    /// Refuses a name of the tensor headers that the source did not include, or that its language version does not have.
+    pub(super) fn check(&self, name: &str, span: Span) -> PResult<()> {
+        let (included, header) = match name {
+            "tensor"
+            | "extents"
+            | "dextents"
+            | "tensor_blockwise"
+            | "tensor_inline"
+            | "tensor_handle"
+            | "tensor_offset"
+            | "tensor_plane_scales"
+            | "dynamic_extent" => (self.tensor, "metal_tensor"),
+            "matmul2d" | "convolution2d" | "reduce_rows" | "reduce_columns" => (
+                self.tensor_ops,
+                "MetalPerformancePrimitives/MetalPerformancePrimitives.h",
+            ),
+            _ => return Ok(()),
+        };
+        if self.std < MetalStd::Metal4_0 {
+            return Err(Box::new(
+                Diagnostic::error("E0312", format!("'{name}' needs Metal 4"), span)
+                    .label("used here")
+                    .note(format!("this source is compiled with -std={}", self.std))
+                    .help("compile with -std=metal4.0 or later"),
+            ));
+        }
+        if included {
+            return Ok(());
+        }
+        Err(Box::new(
+            Diagnostic::error(
+                "E0311",
+                format!("'{name}' is declared in a header that is not included"),
+                span,
+            )
+            .label("used here")
+            .help(format!("add '#include <{header}>'")),
+        ))
+    }
 }

@@ -273,6 +273,7 @@ impl Parser<'_> {
             depth: self.depth,
             fuel: self.fuel,
             scopes: std::mem::replace(&mut self.scopes, super::scope::Scopes::new()),
+            available: self.available,
             diagnostics: Vec::new(),
             errors: 0,
             max_errors: 1,

@@ -339,12 +339,7 @@ impl Parser<'_> {
             return Ok(None);
         }
         let path = self.path(true)?;
-        if let Some(one) = path.segments.first()
-            && (path.segments.len() == 1 || one.ident.name == "metal")
-            && !self.scopes.is_declared(&path.last().ident.name)
-        {
-            refuse::type_name(&path.last().ident.name, path.span)?;
-        }
+        self.check_library(&path)?;
         Ok(Some(self.plain(TyKind::Path(path), start)))
     }
 

@@ -1,0 +1,7 @@
+// The body of the kernel is not closed.
+//
+// error: E0301 expected '}'
+
+kernel void f(device float *y [[buffer(0)]], uint i [[thread_position_in_grid]])
+{
+    y[i] = 0.0f;
