@@ -7,7 +7,7 @@ use crate::{CompileOptions, parse};
 /// A kernel that uses much of the grammar.
 const SAMPLE: &str = r#"
 #include <metal_stdlib>
-#include <metal_tensor>
+#include <MetalPerformancePrimitives/MetalPerformancePrimitives.h>
 #define UNROLL _Pragma("clang loop unroll(full)")
 #define LOAD(T, p, i) static_cast<T>((p)[i])
 using namespace metal;

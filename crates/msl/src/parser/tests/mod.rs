@@ -9,7 +9,12 @@ use crate::{CompileOptions, Translation, parse};
 
 /// Parses; panics with the diagnostics when it does not.
 fn tree(source: &str) -> Translation {
-    match parse(source, "t.metal", &CompileOptions::default()) {
+    let header = "MetalPerformancePrimitives/MetalPerformancePrimitives.h";
+    let options = CompileOptions {
+        force_includes: vec![header.into()],
+        ..Default::default()
+    };
+    match parse(source, "t.metal", &options) {
         Ok(t) => t,
         Err(d) => panic!("{d}"),
     }
