@@ -3,7 +3,7 @@
 use anymetal::{
     Attachments, AuxiliaryPlaneDescriptor, Buffer, CommandReport, CompileOptions, Device,
     ElementFormat, Error, ExecutionOptions, FunctionConstants, Library, PlaneType, Result,
-    TensorDescriptor,
+    TensorDescriptor, TilePath,
 };
 
 const HEADER: &str = "#include <metal_stdlib>\n#include <metal_tensor>\n\
@@ -173,6 +173,47 @@ fn function_constants_choose_the_code() {
 }
 
 #[test]
+fn unknown_function_constants_are_refused() {
+    let device = Device::cpu();
+    let library = library(
+        &device,
+        "constant bool negate [[function_constant(2)]];
+         kernel void k(device int *x [[buffer(0)]]) { x[0] = negate ? -1 : 1; }",
+    );
+    let refuse = |constants| {
+        let result = library.pipeline_with("k", &constants, &ExecutionOptions::new());
+        result.err().map(|e| e.to_string())
+    };
+    assert_eq!(
+        refuse(FunctionConstants::new().with(0, true)).as_deref(),
+        Some(
+            "kernel `k`: there is no function constant function_constant(0) (declared: 2: bool `negate`)"
+        )
+    );
+    assert_eq!(
+        refuse(FunctionConstants::new().with_named("negat", true)).as_deref(),
+        Some(
+            "kernel `k`: there is no function constant named `negat` (declared: 2: bool `negate`)"
+        )
+    );
+    assert_eq!(
+        refuse(FunctionConstants::new().with_named("negate", true)),
+        None
+    );
+}
+
+#[test]
+fn the_same_request_is_compiled_once() {
+    let device = Device::cpu();
+    let body = "kernel void k(device int *x [[buffer(0)]]) { x[0] = 1; }";
+    let first = library(&device, body).pipeline("k").unwrap();
+    let again = library(&device.clone(), body).pipeline("k").unwrap();
+    assert!(std::sync::Arc::ptr_eq(first.ir(), again.ir()));
+    let other = library(&Device::cpu(), body).pipeline("k").unwrap();
+    assert!(!std::sync::Arc::ptr_eq(first.ir(), other.ir()));
+}
+
+#[test]
 fn threadgroup_memory_of_the_dispatch() {
     let device = Device::cpu();
     let library = library(
@@ -217,8 +258,6 @@ fn tensor_handles_in_a_matmul_of_ragged_shape() {
              op.run(ta, tb, tc);
          }",
     );
-    let pipeline = library.pipeline("matmul").unwrap();
-    assert_eq!(pipeline.required_simdgroups(), Some(4));
     let (m, n, k) = (83, 47, 101);
     let tensor = |x: usize, y: usize, format, v: Option<&[f32]>| {
         let t = device
@@ -231,19 +270,27 @@ fn tensor_handles_in_a_matmul_of_ragged_shape() {
     };
     let a = tensor(k, m, ElementFormat::F16, Some(&values(m * k, 1)));
     let b = tensor(n, k, ElementFormat::F16, Some(&values(k * n, 2)));
-    let c = tensor(n, m, ElementFormat::F32, None);
-    let mut encoder = device.new_queue().encoder();
-    encoder
-        .set_pipeline(&pipeline)
-        .set_tensor(0, &a)
-        .set_tensor(1, &b)
-        .set_tensor(2, &c);
-    encoder
-        .dispatch_threadgroups([n.div_ceil(32), m.div_ceil(64)], 128)
-        .unwrap();
-    encoder.run().unwrap();
     let wanted = matmul(&a.read_f32().unwrap(), &b.read_f32().unwrap(), m, n, k);
-    assert_close(&c.read_f32().unwrap(), &wanted, 1e-4);
+    for path in device.available_tile_paths() {
+        let options = ExecutionOptions::new().with_tile_path(path.parse::<TilePath>().unwrap());
+        let pipeline = library
+            .pipeline_with("matmul", &FunctionConstants::new(), &options)
+            .unwrap();
+        assert_eq!(pipeline.required_simdgroups(), Some(4));
+        let c = tensor(n, m, ElementFormat::F32, None);
+        let mut encoder = device.new_queue().encoder();
+        encoder
+            .set_pipeline(&pipeline)
+            .set_tensor(0, &a)
+            .set_tensor(1, &b)
+            .set_tensor(2, &c);
+        encoder
+            .dispatch_threadgroups([n.div_ceil(32), m.div_ceil(64)], 128)
+            .unwrap();
+        let report = encoder.run().unwrap();
+        assert_eq!(report.dispatches[0].path, path);
+        assert_close(&c.read_f32().unwrap(), &wanted, 1e-4);
+    }
 }
 
 #[test]
