@@ -5,6 +5,8 @@ fn main() {
     let text = std::fs::read_to_string(&path).unwrap();
     let t = std::time::Instant::now();
     let mut options = CompileOptions::default();
+    options.include_dirs.push("kernels/include".into());
+    options.include_dirs.push("kernels".into());
     if std::env::args().nth(2).as_deref() == Some("-l") {
         options.lenient = true;
     }

@@ -154,7 +154,7 @@ impl Library {
             add_new(
                 list,
                 vec![Diagnostic::error(
-                    "E0580",
+                    "E0780",
                     format!("there are two kernels with the name '{name}'"),
                     span,
                 )],
@@ -282,7 +282,7 @@ impl Library {
         let Some(info) = self.kernel(name) else {
             let names: Vec<&str> = self.kernels.iter().map(|k| k.name.as_str()).collect();
             let d = Diagnostic::error(
-                "E0581",
+                "E0781",
                 format!("there is no kernel '{name}'"),
                 Span::default(),
             )
@@ -369,7 +369,7 @@ fn lower_instantiation(sema: &mut Sema<'_>, d: &ast::Instantiation) -> Res<Optio
     };
     let Entity::Functions(set) = sema.resolve_path(path)? else {
         return sema.err(
-            "E0582",
+            "E0782",
             format!("'{path}' is not a function template"),
             path.span,
         );
@@ -437,7 +437,7 @@ fn lower_instantiation(sema: &mut Sema<'_>, d: &ast::Instantiation) -> Res<Optio
     }
     let Some((mut f, mut template_args)) = found else {
         return sema.err(
-            "E0582",
+            "E0782",
             format!("no function template '{path}' takes these template arguments"),
             path.span,
         );

@@ -58,13 +58,13 @@ impl Sema<'_> {
     /// A program-scope function constant.
     pub fn function_constant(&mut self, v: &Arc<ast::VarDecl>, attr: &Attr) -> Res<Entity> {
         let Some(arg) = attr.args.first() else {
-            return self.err("E0560", "'function_constant' needs an index", attr.span);
+            return self.err("E0760", "'function_constant' needs an index", attr.span);
         };
         let index = match self.constant_expr(arg)?.as_int() {
             Some(n) if (0..=65535).contains(&n) => n as u32,
             _ => {
                 return self.err(
-                    "E0560",
+                    "E0760",
                     "the index of a function constant is a number from 0 to 65535",
                     arg.span,
                 );
@@ -77,7 +77,7 @@ impl Sema<'_> {
         let mut ty = self.resolve_type(&v.ty)?;
         if ty.ty.lanes().is_none() {
             return self.err(
-                "E0561",
+                "E0761",
                 format!("a function constant cannot be a '{}'", self.qual_name(&ty)),
                 v.span,
             );
@@ -132,7 +132,7 @@ impl Sema<'_> {
                 leaves,
             }),
             _ => self.err(
-                "E0562",
+                "E0762",
                 format!(
                     "the value given for the function constant '{name}' does not fit '{}'",
                     self.type_name(ty)
@@ -156,7 +156,7 @@ impl Sema<'_> {
             }
             _ => {
                 return self.err(
-                    "E0563",
+                    "E0763",
                     "'is_function_constant_defined' takes the name of a function constant",
                     span,
                 );
@@ -164,7 +164,7 @@ impl Sema<'_> {
         };
         let Some(constant) = self.function_constants.iter().find(|c| c.name == name) else {
             return self.err(
-                "E0563",
+                "E0763",
                 format!("'{name}' is not a function constant"),
                 span,
             );
@@ -203,7 +203,7 @@ impl Sema<'_> {
         self.within(env.clone(), |s| {
             let ret = s.resolve_type(&f.decl.ret)?;
             if ret.ty != Type::Void {
-                return s.err("E0564", "a kernel returns 'void'", f.decl.ret.span);
+                return s.err("E0764", "a kernel returns 'void'", f.decl.ret.span);
             }
             s.kernel_attributes(&f.decl.attrs)?;
             let used = s.used_indices(&f.decl.params)?;
@@ -248,7 +248,7 @@ impl Sema<'_> {
                     }
                     _ => {
                         return self.err(
-                            "E0565",
+                            "E0765",
                             "'max_total_threads_per_threadgroup' is a number from 1 to 1024",
                             arg.span,
                         );
@@ -270,7 +270,7 @@ impl Sema<'_> {
                     let optional = param.attrs.iter().any(|a| a.name == "function_constant");
                     if used.contains(&key) && !optional {
                         return self.err(
-                            "E0566",
+                            "E0766",
                             format!("'{}({index})' is used twice", attr.name),
                             attr.span,
                         );
@@ -288,13 +288,13 @@ impl Sema<'_> {
             Some(arg) => match self.constant_expr(arg)?.as_int() {
                 Some(n) if (0..limit).contains(&n) => Ok(n as u32),
                 _ => self.err(
-                    "E0567",
+                    "E0767",
                     format!("the index of '{}' is a number from 0 to 30", attr.name),
                     arg.span,
                 ),
             },
             None => self.err(
-                "E0567",
+                "E0767",
                 format!("'{}' needs an index", attr.name),
                 attr.span,
             ),
@@ -314,7 +314,7 @@ impl Sema<'_> {
             .map_or_else(String::new, |n| n.name.to_string());
         for attr in &param.attrs {
             if let Some((_, why)) = REFUSED.iter().find(|(n, _)| attr.name == **n) {
-                return self.err("E0568", *why, attr.span);
+                return self.err("E0768", *why, attr.span);
             }
         }
         let mut ty = self.param_type(&param.ty)?;
@@ -359,7 +359,7 @@ impl Sema<'_> {
             Some(attr) => {
                 if (attr.name == "threadgroup") != is_threadgroup {
                     return self.err(
-                        "E0569",
+                        "E0769",
                         format!("'{}' does not fit a '{}'", attr.name, self.qual_name(&ty)),
                         attr.span,
                     );
@@ -381,7 +381,7 @@ impl Sema<'_> {
         };
         if ty.is_reference() && ty.space.is_none() {
             return self.err_help(
-                "E0570",
+                "E0770",
                 format!("the argument '{name}' needs an address space"),
                 param.span,
                 "write 'device' or 'constant' before its type",
@@ -399,7 +399,7 @@ impl Sema<'_> {
                 };
                 if tensor.storage != TensorStorage::Handle {
                     return self.err(
-                        "E0571",
+                        "E0771",
                         format!(
                             "'{}' cannot be a kernel argument: only 'tensor_handle' tensors are bound by the host",
                             self.type_name(&ty.ty)
@@ -428,7 +428,7 @@ impl Sema<'_> {
                 let space = ty.space_or_thread();
                 if space == Space::Thread {
                     return self.err(
-                        "E0570",
+                        "E0770",
                         format!("the argument '{name}' cannot be in 'thread' memory"),
                         param.span,
                     );
@@ -443,7 +443,7 @@ impl Sema<'_> {
                 self.bind_argument(param, env, place, ty)
             }
             _ => self.err_help(
-                "E0572",
+                "E0772",
                 format!(
                     "a '{}' cannot be passed to a kernel by value",
                     self.qual_name(&ty)
@@ -481,7 +481,7 @@ impl Sema<'_> {
     ) -> Res<LValue> {
         if pointee.space_or_thread() == Space::Thread {
             return self.err_help(
-                "E0570",
+                "E0770",
                 format!("the pointer argument '{name}' needs an address space"),
                 span,
                 "write 'device', 'constant' or 'threadgroup' before its type",
@@ -520,7 +520,7 @@ impl Sema<'_> {
             _ => self.size_align(&pointee.ty)?,
         };
         if size > u64::from(u32::MAX) {
-            return self.err("E0573", "this argument's type is too large", span);
+            return self.err("E0773", "this argument's type is too large", span);
         }
         let kind = if space == Space::Threadgroup {
             ArgumentKind::Threadgroup {
@@ -552,7 +552,7 @@ impl Sema<'_> {
     fn builtin_value(&mut self, attr: &Attr, ty: &QualType, span: Span) -> Res<Value> {
         let (Some(scalar), Some(lanes)) = (ty.ty.component(), ty.ty.lanes()) else {
             return self.err(
-                "E0574",
+                "E0774",
                 format!("'{}' cannot be a '{}'", attr.name, self.qual_name(ty)),
                 span,
             );
@@ -560,7 +560,7 @@ impl Sema<'_> {
         let vector = builtin_is_vector(&attr.name);
         if !scalar.is_integer() || lanes > 3 || (!vector && lanes > 1) {
             return self.err_help(
-                "E0574",
+                "E0774",
                 format!("'{}' cannot be a '{}'", attr.name, self.qual_name(ty)),
                 span,
                 if vector {
