@@ -7,6 +7,15 @@ fn main() {
     let mut options = CompileOptions::default();
     options.include_dirs.push("kernels/include".into());
     options.include_dirs.push("kernels".into());
+    if let Ok(d) = std::env::var("INC") {
+        options.include_dirs.push(d.into());
+    }
+    if let Ok(d) = std::env::var("DEF") {
+        for d in d.split(',') {
+            options.defines.push((d.into(), None));
+        }
+    }
+    options.max_errors = 6;
     if std::env::args().nth(2).as_deref() == Some("-l") {
         options.lenient = true;
     }

@@ -99,19 +99,29 @@ impl Library {
             warnings: Vec::new(),
         };
         let none = FunctionConstantValues::default();
-        let mut visited = std::collections::HashSet::new();
-        let (count, instances) = library.check_declarations(&mut list, &mut visited);
-        let roots = (0..count)
+        let (mut sema, roots) = start(&translation, &none);
+        for (assert, env) in &roots.asserts {
+            let env = env.clone();
+            if let Err(fail) = sema.within(env, |s| s.static_assert(assert)) {
+                sema.report_fail(fail);
+            }
+        }
+        add_new(&mut list, std::mem::take(&mut sema.diagnostics));
+        let all = (0..roots.kernels.len())
             .map(Root::Function)
-            .chain((0..instances).map(Root::Instantiation));
-        for root in roots {
+            .chain((0..roots.instantiations.len()).map(Root::Instantiation));
+        for root in all {
             if errors(&list) >= options.max_errors {
                 break;
             }
-            library.check_root(root, &none, &mut list, &mut visited);
+            sema.next_kernel();
+            library.check_root(&mut sema, &roots, root, &mut list);
         }
-        library.check_functions(&mut list, &visited);
-        library.all_constants(&mut list);
+        if errors(&list) < options.max_errors {
+            library.check_functions(&mut sema, &roots, &mut list);
+        }
+        library.all_constants(&mut sema, &mut list);
+        drop(sema);
         list.truncate(10_000);
         if list.iter().any(Diagnostic::is_error) {
             return Err(Diagnostics { sources, list });
@@ -123,31 +133,30 @@ impl Library {
     /// Lowers one root without function constants and keeps what is learnt.
     fn check_root(
         &mut self,
+        sema: &mut Sema<'_>,
+        roots: &Roots,
         root: Root,
-        none: &FunctionConstantValues,
         list: &mut Vec<Diagnostic>,
-        visited: &mut std::collections::HashSet<usize>,
     ) {
-        let translation = self.translation.clone();
-        let (mut sema, roots) = start(&translation, none);
-        let result = lower(&mut sema, &roots, root);
-        visited.extend(sema.visited.iter().copied());
-        let constants: Vec<FunctionConstantInfo> = sema
-            .function_constants
-            .iter()
-            .map(|c| FunctionConstantInfo {
-                name: c.name.clone(),
-                index: c.index,
-                type_name: sema.type_name(&c.ty),
-            })
-            .collect();
-        let name = match result {
+        let name = match lower(sema, roots, root) {
             Ok(name) => name,
             Err(fail) => {
                 sema.report_fail(fail);
                 None
             }
         };
+        let mut touched = std::mem::take(&mut sema.touched);
+        touched.sort_unstable();
+        let constants: Vec<FunctionConstantInfo> = touched
+            .iter()
+            .map(|i| &sema.function_constants[*i])
+            .map(|c| FunctionConstantInfo {
+                name: c.name.clone(),
+                index: c.index,
+                type_name: sema.type_name(&c.ty),
+            })
+            .collect();
+        let kernel = sema.next_kernel().finish();
         add_new(list, std::mem::take(&mut sema.diagnostics));
         let Some((name, span)) = name else { return };
         if self.kernels.iter().any(|k| k.name == name) {
@@ -161,7 +170,6 @@ impl Library {
             );
             return;
         }
-        let kernel = sema.builder.finish();
         self.kernels.push(KernelInfo {
             name,
             arguments: kernel.arguments.clone(),
@@ -172,36 +180,12 @@ impl Library {
         });
     }
 
-    /// Errors of the declarations themselves; how many kernels and instantiations there are.
-    fn check_declarations(
-        &self,
-        list: &mut Vec<Diagnostic>,
-        _visited: &mut std::collections::HashSet<usize>,
-    ) -> (usize, usize) {
-        let none = FunctionConstantValues::default();
-        let (mut sema, roots) = start(&self.translation, &none);
-        for (assert, env) in &roots.asserts {
-            let env = env.clone();
-            if let Err(fail) = sema.within(env, |s| s.static_assert(assert)) {
-                sema.report_fail(fail);
-            }
-        }
-        add_new(list, std::mem::take(&mut sema.diagnostics));
-        (roots.kernels.len(), roots.instantiations.len())
-    }
-
     /// Checks the functions that no kernel reached, with parameters of no particular value.
-    fn check_functions(
-        &self,
-        list: &mut Vec<Diagnostic>,
-        visited: &std::collections::HashSet<usize>,
-    ) {
-        let none = FunctionConstantValues::default();
-        let (mut sema, roots) = start(&self.translation, &none);
+    fn check_functions(&self, sema: &mut Sema<'_>, roots: &Roots, list: &mut Vec<Diagnostic>) {
         for f in &roots.functions {
             let key = Arc::as_ptr(&f.decl) as usize;
             let abbreviated = f.decl.params.iter().any(|p| super::tyres::has_auto(&p.ty));
-            if visited.contains(&key) || sema.visited.contains(&key) || abbreviated {
+            if sema.visited.contains(&key) || abbreviated {
                 continue;
             }
             if is_prelude(&self.translation.sources, f.decl.span) {
@@ -210,24 +194,20 @@ impl Library {
             if let Err(fail) = sema.check_function(f) {
                 sema.report_fail(fail);
             }
+            sema.next_kernel();
         }
         add_new(list, std::mem::take(&mut sema.diagnostics));
     }
 
     /// All function constants, whether a kernel uses them or not.
-    fn all_constants(&mut self, list: &mut Vec<Diagnostic>) {
-        let none = FunctionConstantValues::default();
-        let (mut sema, _) = start(&self.translation, &none);
+    fn all_constants(&mut self, sema: &mut Sema<'_>, list: &mut Vec<Diagnostic>) {
         for at in 0..sema.deferred.len() {
             let is_constant = match &sema.deferred[at].decl {
                 DeferredDecl::Var(v) => v.attrs.iter().any(|a| a.name == "function_constant"),
                 _ => false,
             };
-            if is_constant {
-                let span = Span::default();
-                if let Err(fail) = sema.resolve_deferred(at as u32, span) {
-                    sema.report_fail(fail);
-                }
+            if is_constant && let Err(fail) = sema.resolve_deferred(at as u32, Span::default()) {
+                sema.report_fail(fail);
             }
         }
         self.constants = sema

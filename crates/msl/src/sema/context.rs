@@ -143,6 +143,8 @@ pub struct Deferred {
     pub entity: Option<Entity>,
     /// It is being resolved now.
     pub busy: bool,
+    /// The function constants that it depends on.
+    pub touched: Vec<usize>,
 }
 
 /// See [`Deferred`].
@@ -393,6 +395,8 @@ pub struct Sema<'a> {
     pub constants: super::kernel::FunctionConstantValues,
     /// Function constants seen.
     pub function_constants: Vec<FunctionConstant>,
+    /// Those that the kernel being lowered depends on.
+    pub touched: Vec<usize>,
     /// Constant tables by variable declaration, and by content.
     pub tables: HashMap<Vec<u8>, MemoryId>,
     /// Files of the source map in the kernel's table of locations.
@@ -465,6 +469,7 @@ impl<'a> Sema<'a> {
             locations: HashMap::new(),
             constants,
             function_constants: Vec::new(),
+            touched: Vec::new(),
             tables: HashMap::new(),
             files: HashMap::new(),
             visited: std::collections::HashSet::new(),
@@ -482,6 +487,30 @@ impl<'a> Sema<'a> {
 }
 
 impl Sema<'_> {
+    /// Begins another kernel; declarations and instances stay.
+    pub fn next_kernel(&mut self) -> Builder {
+        let finished = std::mem::replace(&mut self.builder, Builder::new(""));
+        self.frames.clear();
+        self.control.clear();
+        self.env = self.global.clone();
+        self.const_eval = 0;
+        self.unevaluated = 0;
+        self.trial = 0;
+        self.const_steps = 4_000_000;
+        self.span = Span::default();
+        self.locations.clear();
+        self.touched.clear();
+        self.tables.clear();
+        self.files.clear();
+        self.current_uses = Rc::default();
+        self.threadgroup.clear();
+        self.nesting = 0;
+        self.dead_code = 0;
+        self.converting_depth = 0;
+        self.library = LibraryState::default();
+        finished
+    }
+
     /// An error at a place, with the chain of instantiations around it.
     pub fn diagnostic(
         &self,

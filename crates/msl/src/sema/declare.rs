@@ -63,6 +63,7 @@ impl Sema<'_> {
             decl,
             entity: None,
             busy: false,
+            touched: Vec::new(),
         });
         Entity::Deferred(self.deferred.len() as u32 - 1)
     }
@@ -332,10 +333,17 @@ impl Sema<'_> {
     pub fn resolve_deferred(&mut self, at: u32, span: Span) -> Res<Entity> {
         let d = &mut self.deferred[at as usize];
         if let Some(entity) = &d.entity {
-            return match entity {
+            let result = match entity {
                 Entity::Poison => Err(Fail::Reported),
                 entity => Ok(entity.clone()),
             };
+            let touched = &self.deferred[at as usize].touched;
+            for i in touched {
+                if !self.touched.contains(i) {
+                    self.touched.push(*i);
+                }
+            }
+            return result;
         }
         if d.busy {
             return self.err("E0442", "this declaration depends on itself", span);
@@ -343,6 +351,7 @@ impl Sema<'_> {
         d.busy = true;
         let (env, decl) = (d.env.clone(), d.decl.clone());
         let trial = std::mem::take(&mut self.trial);
+        let outer = std::mem::take(&mut self.touched);
         let result = self.within(env.clone(), |s| match &decl {
             DeferredDecl::Alias(d) => s.resolve_type(&d.ty).map(Entity::Type),
             DeferredDecl::Var(d) => s.global_variable(d),
@@ -363,8 +372,15 @@ impl Sema<'_> {
             }
         });
         self.trial = trial;
+        let touched = std::mem::replace(&mut self.touched, outer);
+        for i in &touched {
+            if !self.touched.contains(i) {
+                self.touched.push(*i);
+            }
+        }
         let d = &mut self.deferred[at as usize];
         d.busy = false;
+        d.touched = touched;
         match result {
             Ok(entity) => {
                 d.entity = Some(entity.clone());

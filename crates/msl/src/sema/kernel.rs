@@ -87,12 +87,19 @@ impl Sema<'_> {
             Some(value) => self.constant_leaves(&ty.ty, &value, &name, v.span)?,
             None => self.zero(&ty.ty)?,
         };
-        if !self.function_constants.iter().any(|c| c.name == name) {
-            self.function_constants.push(FunctionConstant {
-                name,
-                index,
-                ty: ty.ty.clone(),
-            });
+        let at = match self.function_constants.iter().position(|c| c.name == name) {
+            Some(at) => at,
+            None => {
+                self.function_constants.push(FunctionConstant {
+                    name,
+                    index,
+                    ty: ty.ty.clone(),
+                });
+                self.function_constants.len() - 1
+            }
+        };
+        if !self.touched.contains(&at) {
+            self.touched.push(at);
         }
         let place = self.fixed_variable(&ty.ty, value);
         Ok(Entity::Variable(place.into(), ty))

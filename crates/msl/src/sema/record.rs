@@ -402,10 +402,10 @@ impl Sema<'_> {
         self.records[id.index()].decl.kind == RecordKind::Union
     }
 
-    /// Must variables of the type live in memory (arrays, unions)?
+    /// Must variables of the type live in memory (arrays, matrices, unions)?
     pub fn needs_memory(&mut self, ty: &Type) -> Res<bool> {
         Ok(match ty {
-            Type::Array(..) => true,
+            Type::Array(..) | Type::Matrix { .. } => true,
             Type::Record(id) => {
                 self.complete_record(*id)?;
                 if self.is_union(*id) {
