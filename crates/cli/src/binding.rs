@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
 use anymetal::{
-    AuxiliaryPlaneDescriptor, Buffer, CommandEncoder, Device, ElementFormat, ExecutionOptions,
-    Extents, FunctionConstants, Library, PlaneType, Saturation, Strides, Tensor, TensorDescriptor,
+    ArgumentType, AuxiliaryPlaneDescriptor, Buffer, CommandEncoder, Device, ElementFormat,
+    ExecutionOptions, Extents, FunctionConstants, Library, Pipeline, PlaneType, Saturation,
+    Strides, Tensor, TensorDescriptor,
 };
 
 use crate::spec::fill::random_scale;
@@ -63,7 +64,12 @@ impl Bound {
             items: BTreeMap::new(),
             initial: HashMap::new(),
         };
-        for (&index, argument) in arguments {
+        // Handles need the tensors that they name.
+        let is_handles = |argument: &Argument| matches!(argument, Argument::Handles(_));
+        let (last, first): (Vec<_>, Vec<_>) = arguments
+            .iter()
+            .partition(|(_, argument)| is_handles(argument));
+        for (&index, argument) in first.into_iter().chain(last) {
             let place = |error: String| format!("argument {index}: {error}");
             bound.add(device, index, argument, folder).map_err(place)?;
         }
@@ -79,6 +85,17 @@ impl Bound {
     ) -> Result<(), String> {
         let item = match argument {
             Argument::Null => Item::Null,
+            Argument::Handles(numbers) => {
+                let (mut bytes, mut tensors) = (Vec::new(), Vec::new());
+                for number in numbers {
+                    let Some(Item::Tensor(tensor)) = self.items.get(number) else {
+                        return Err(format!("argument {number} is no tensor"));
+                    };
+                    bytes.extend_from_slice(&tensor.resource_id().to_le_bytes());
+                    tensors.push(tensor.clone());
+                }
+                Item::Bytes { bytes, tensors }
+            }
             Argument::Buffer {
                 format,
                 extents,
@@ -161,10 +178,18 @@ impl Bound {
         Ok(())
     }
 
-    /// Binds everything to an encoder.
-    pub fn set(&self, encoder: &mut CommandEncoder) -> anymetal::Result<()> {
+    /// Binds to an encoder what the pipeline takes; what it does not take may serve a reference or a handle.
+    pub fn set(&self, encoder: &mut CommandEncoder, pipeline: &Pipeline) -> anymetal::Result<()> {
+        let taken = |index: u32| {
+            pipeline.arguments().iter().any(|argument| {
+                argument.index == index && !matches!(argument.ty, ArgumentType::Threadgroup { .. })
+            })
+        };
         for (&index, item) in &self.items {
             let index = index as u32;
+            if !taken(index) {
+                continue;
+            }
             match item {
                 Item::Buffer { buffer, .. } => {
                     encoder.set_buffer(index, buffer, 0);

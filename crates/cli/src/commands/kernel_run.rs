@@ -112,7 +112,7 @@ pub fn run(options: &Options, mut compile: CompileOptions) -> Outcome {
         }
         let mut encoder = device.new_queue().encoder();
         encoder.set_pipeline(&pipeline);
-        bound.set(&mut encoder).map_err(text)?;
+        bound.set(&mut encoder, &pipeline).map_err(text)?;
         for word in &options.threadgroup {
             let (index, size) = pair(word, '=', "--threadgroup INDEX=BYTES")?;
             let size = size
@@ -205,7 +205,7 @@ fn compare_all(options: &Options, bound: &Bound, here: &Path) -> Result<Vec<Comp
     let mut out = Vec::new();
     for word in &options.expect {
         let (argument, rule) = pair(word, ':', "--expect \"N: REFERENCE\"")?;
-        let want = Expectation::parse(rule)?.values(argument, &bound.initial, here)?;
+        let want = Expectation::parse(rule)?.values(argument, &bound.initial, None, here)?;
         let got = bound
             .read(argument)
             .ok_or_else(|| format!("argument {argument} has no elements to compare"))?;

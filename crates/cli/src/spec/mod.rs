@@ -6,6 +6,7 @@
 //!           | tensor FORMAT (E0, E1, …) [strides (S0, S1, …)] [scales (B0, B1, …)] [= FILL [scales [CODE, …]]]
 //!           | bytes = TYPE VALUE [, TYPE VALUE …]
 //!           | struct { FIELD; FIELD; … }         FIELD := TYPE VALUE | tensor …
+//!           | handles N [, N …]                  the handles of tensors declared as arguments N
 //!           | null
 //! FILL     := zeros | ones | nan | iota | iota(start[, step]) | fill(x) | random(seed[, low, high]) | [v, v, …]
 //!           | formula "…" | FILE.npy
@@ -40,6 +41,8 @@ pub enum Argument {
     Bytes(Vec<(ElementFormat, f64)>),
     /// A structure, bound as bytes; tensors in it are handles.
     Struct(Vec<Field>),
+    /// A buffer with the handles of tensors that are declared as other arguments.
+    Handles(Vec<usize>),
     /// A null tensor handle or no buffer.
     Null,
 }
@@ -70,9 +73,18 @@ pub enum Field {
     Tensor(TensorArgument),
 }
 
+/// The element format of a name: Metal's (`half`) or short (`fp8_e4m3`).
+fn format_named(name: &str) -> Option<ElementFormat> {
+    ElementFormat::from_msl_name(name).or_else(|| {
+        ElementFormat::ALL
+            .into_iter()
+            .find(|format| format.short_name() == name)
+    })
+}
+
 /// A scalar or vector type name: its scalar format and its components in memory (a 3-vector takes 4).
 pub fn parse_type(name: &str) -> Option<(ElementFormat, usize)> {
-    if let Some(format) = ElementFormat::from_msl_name(name) {
+    if let Some(format) = format_named(name) {
         return Some((format, 1));
     }
     let digits = name.find(|c: char| c.is_ascii_digit())?;
@@ -101,6 +113,13 @@ fn argument(scan: &mut Scan) -> Result<Argument, String> {
     let kind = scan.word()?;
     match kind.as_str() {
         "null" => Ok(Argument::Null),
+        "handles" => {
+            let mut numbers = vec![scan.integer()?];
+            while scan.take(",") {
+                numbers.push(scan.integer()?);
+            }
+            Ok(Argument::Handles(numbers))
+        }
         "tensor" => tensor(scan).map(Argument::Tensor),
         "buffer" => {
             let (format, components) = type_name(scan)?;
@@ -153,7 +172,7 @@ fn argument(scan: &mut Scan) -> Result<Argument, String> {
             Ok(Argument::Struct(fields))
         }
         _ => Err(format!(
-            "`{kind}` is no kind of argument: buffer, tensor, bytes, struct or null"
+            "`{kind}` is no kind of argument: buffer, tensor, bytes, struct, handles or null"
         )),
     }
 }
@@ -254,7 +273,7 @@ mod tests {
         for (text, error) in [
             (
                 "thing 3",
-                "`thing` is no kind of argument: buffer, tensor, bytes, struct or null",
+                "`thing` is no kind of argument: buffer, tensor, bytes, struct, handles or null",
             ),
             ("buffer quux[3]", "`quux` is no element type"),
             (

@@ -110,8 +110,40 @@ impl Expectation {
         Ok(expectation)
     }
 
-    /// The expected elements of argument `target`.
+    /// The expected elements of argument `target`, or of a part of it.
     pub fn values(
+        &self,
+        target: usize,
+        arguments: &HashMap<usize, Values>,
+        part: Option<std::ops::Range<usize>>,
+        folder: &Path,
+    ) -> Result<Vec<f64>, String> {
+        let count = arguments
+            .get(&target)
+            .map_or(0, |values| values.elements.len());
+        let part = part.unwrap_or(0..count);
+        if part.start > part.end || part.end > count {
+            return Err(format!(
+                "the part {}..{} is outside {count} elements",
+                part.start, part.end
+            ));
+        }
+        if let Expectation::Formula(text) = self {
+            return evaluate(text, arguments, part);
+        }
+        let mut all = self.all(target, arguments, folder)?;
+        if all.len() < part.end {
+            return Err(format!(
+                "the reference has {} elements, {} are wanted",
+                all.len(),
+                part.end
+            ));
+        }
+        all.truncate(part.end);
+        Ok(all.split_off(part.start))
+    }
+
+    fn all(
         &self,
         target: usize,
         arguments: &HashMap<usize, Values>,
@@ -127,24 +159,7 @@ impl Expectation {
             Expectation::Fill(fill) => fill.values(output.format, output.elements.len(), folder),
             Expectation::Same => Ok(output.elements.clone()),
             Expectation::Argument(number) => Ok(get(*number)?.elements.clone()),
-            Expectation::Formula(text) => {
-                let formula = Formula::parse(text)?;
-                let lookup = |number: usize| {
-                    arguments
-                        .get(&number)
-                        .map(|values| values.elements.as_slice())
-                };
-                let mut scope = Scope {
-                    arguments: &lookup,
-                    names: HashMap::new(),
-                };
-                (0..output.elements.len())
-                    .map(|i| {
-                        scope.names.insert("i".to_string(), i as f64);
-                        formula.evaluate(&mut scope)
-                    })
-                    .collect()
-            }
+            Expectation::Formula(text) => evaluate(text, arguments, 0..output.elements.len()),
             Expectation::Matmul {
                 operands,
                 transpose_left,
@@ -169,6 +184,29 @@ impl Expectation {
             }
         }
     }
+}
+
+/// A formula at each index of a part.
+fn evaluate(
+    text: &str,
+    arguments: &HashMap<usize, Values>,
+    part: std::ops::Range<usize>,
+) -> Result<Vec<f64>, String> {
+    let formula = Formula::parse(text)?;
+    let lookup = |number: usize| {
+        arguments
+            .get(&number)
+            .map(|values| values.elements.as_slice())
+    };
+    let mut scope = Scope {
+        arguments: &lookup,
+        names: HashMap::new(),
+    };
+    part.map(|i| {
+        scope.names.insert("i".to_string(), i as f64);
+        formula.evaluate(&mut scope)
+    })
+    .collect()
 }
 
 fn extent(values: &Values, dimension: usize) -> usize {

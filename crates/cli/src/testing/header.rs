@@ -344,7 +344,7 @@ mod tests {
         let error = TestFile::parse("// kernel: f\n// arg 0: bufer float[4]\n").unwrap_err();
         assert_eq!(
             error,
-            "line 2: arg: `bufer` is no kind of argument: buffer, tensor, bytes, struct or null"
+            "line 2: arg: `bufer` is no kind of argument: buffer, tensor, bytes, struct, handles or null"
         );
         let error = TestFile::parse("// expect 1[0-2]: same\n").unwrap_err();
         assert_eq!(error, "line 1: expect: `[0-2]` is no part: write `[0..10]`");

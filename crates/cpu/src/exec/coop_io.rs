@@ -46,6 +46,18 @@ impl Region {
         (self.valid[0] * self.valid[1] * self.format.bits() / 8) as u64
     }
 
+    /// The part of the region that a tile of so many columns and rows covers.
+    pub fn within(&self, columns: usize, rows: usize) -> Region {
+        let [x, y] = self.valid;
+        // The elements of a reduction tile run along the only dimension of its tensor.
+        let valid = if columns == 1 || rows == 1 {
+            [x.min(columns * rows), y.min(columns * rows)]
+        } else {
+            [x.min(columns), y.min(rows)]
+        };
+        Region { valid, ..*self }
+    }
+
     /// The integer behind a valid element of less than a byte, as the low bits of a register.
     ///
     /// # Safety
@@ -273,7 +285,7 @@ impl<'d> Worker<'d> {
         let tile = self.tiles[coop as usize];
         for (instance, lane) in self.active_instances(tile.simdgroups) {
             let region = self.region(view, lane, AccessKind::Read)?;
-            self.note_region(&region, false);
+            self.note_region(&region.within(tile.columns, tile.rows), false);
             let size = tile.size;
             let bits = region.format.bits();
             // Codes of less than a byte are widened to the integers that they stand for.
@@ -336,7 +348,7 @@ impl<'d> Worker<'d> {
         let tile = self.tiles[coop as usize];
         for (instance, lane) in self.active_instances(tile.simdgroups) {
             let region = self.region(view, lane, AccessKind::Write)?;
-            self.note_region(&region, true);
+            self.note_region(&region.within(tile.columns, tile.rows), true);
             let size = tile.size;
             if region.format.bits() != size * 8 {
                 return self.mismatch(view, size, lane);

@@ -443,10 +443,52 @@ impl Sema<'_> {
             d.help(format!(
                 "write 'metal::{name}' or add 'using namespace metal;'"
             ))
+        } else if let Some(near) = self.nearest_local(name) {
+            d.help(format!("did you mean '{near}'?"))
         } else {
             d
         };
         Err(Fail::Error(Box::new(d)))
+    }
+
+    /// The visible local name that looks most like one that does not exist.
+    fn nearest_local(&self, name: &str) -> Option<Name> {
+        let mut best: Option<(usize, Name)> = None;
+        let mut env = Some(self.env.clone());
+        while let Some(e) = env {
+            if let EnvKind::Names(names) = &e.kind {
+                for (known, _) in names.borrow().iter() {
+                    let contained =
+                        name.len() > 2 && (known.contains(name) || name.contains(&**known));
+                    let distance = edit_distance(known, name);
+                    let score = if contained && known.len() > 2 {
+                        1
+                    } else {
+                        distance
+                    };
+                    let close = score <= 1 + name.len() / 5;
+                    if close && best.as_ref().is_none_or(|(former, _)| score < *former) {
+                        best = Some((score, known.clone()));
+                    }
+                }
+            }
+            env = e.parent.clone();
+        }
+        best.map(|(_, name)| name)
+    }
+
+    /// A library template named without its arguments.
+    pub(super) fn bare_template<T>(&self, name: &str, span: Span) -> Res<T> {
+        let message = format!("'{name}' needs template arguments here");
+        if name == "execution_simdgroups" {
+            return self.err_help(
+                "E0434",
+                message,
+                span,
+                "write 'execution_simdgroups<N>' for N SIMD-groups, or 'execution_simdgroup' for one",
+            );
+        }
+        self.err("E0434", message, span)
     }
 
     /// Applies the template arguments of a segment.
@@ -529,11 +571,7 @@ impl Sema<'_> {
             }
             Entity::Library(LibEntity::Type(ty)) => TemplateArg::Type(ty),
             Entity::Library(LibEntity::Template { name, .. }) => {
-                return self.err(
-                    "E0434",
-                    format!("'{name}' needs template arguments here"),
-                    path.span,
-                );
+                return self.bare_template(name, path.span);
             }
             Entity::Functions(set) => {
                 let [f] = set.user.as_slice() else {
@@ -642,4 +680,20 @@ pub fn lib_entity(entity: LibEntity) -> Entity {
         LibEntity::Value(value) => Entity::Operand(value.into()),
         entity => Entity::Library(entity),
     }
+}
+
+/// Insertions, deletions and replacements of characters between two names.
+fn edit_distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.chars().enumerate() {
+        let mut before = row[0];
+        row[0] = i + 1;
+        for (j, y) in b.iter().enumerate() {
+            let replaced = before + usize::from(x != *y);
+            before = row[j + 1];
+            row[j + 1] = replaced.min(row[j] + 1).min(before + 1);
+        }
+    }
+    row[b.len()]
 }

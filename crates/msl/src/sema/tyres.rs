@@ -58,11 +58,7 @@ impl Sema<'_> {
                     );
                 }
                 Entity::Library(LibEntity::Template { name, .. }) => {
-                    return self.err(
-                        "E0434",
-                        format!("'{name}' needs template arguments here"),
-                        path.span,
-                    );
+                    return self.bare_template(name, path.span);
                 }
                 Entity::Pack(_) => {
                     return self.err(

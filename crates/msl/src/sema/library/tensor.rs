@@ -508,7 +508,11 @@ fn query(sema: &mut Sema<'_>, ty: &TensorType, handle: ValueId, field: TensorFie
         }
         _ => Scalar::I64.into(),
     };
-    let spec = Box::new(tensor_spec(ty));
+    let mut spec = Box::new(tensor_spec(ty));
+    if ty.storage == TensorStorage::Offset {
+        // The type of a slice has the extents of the view; what the bound tensor has is not known here.
+        spec.extents.fill(None);
+    }
     sema.emit1(
         Op::TensorQuery {
             handle,
