@@ -559,7 +559,8 @@ pub enum Op {
         identity: ValueId,
     },
     /// An element-wise loop over all valid elements of `over`, formed by a pass: `body` runs once for each element, as
-    /// if a lane were an element. Values from outside that it uses are uniform over the scope's lanes.
+    /// if a lane were an element. Values from outside that it uses are uniform over the scope's lanes. Stores go to places
+    /// of the element's own.
     #[allow(missing_docs)]
     CoopMap { over: CoopId, body: Block },
     /// In a map: → the element of a tile of the same shape and layout, or of the reduction tensor for this row or column.

@@ -22,6 +22,8 @@ impl Verifier<'_> {
                     | Op::LocalSet { .. }
                     | Op::Load { .. }
                     | Op::TensorLoad { .. }
+                    | Op::Store { .. }
+                    | Op::TensorStore { .. }
                     | Op::TensorQuery { .. }
                     | Op::CoopElement(_)
                     | Op::CoopElementSet { .. }

@@ -378,7 +378,7 @@ fn uniform_locals_from_outside_are_read_in_front() {
 }
 
 #[test]
-fn memory_is_read_but_not_written() {
+fn memory_is_read_and_written_element_by_element() {
     let address = "%20: i32, %21: i32 = coop.index coop0 %13
              %22: i64 = convert %20 to i64
              %23: ptr<device> = offset %2, %22";
@@ -393,6 +393,45 @@ fn memory_is_read_but_not_written() {
             ),
         ),
     );
+    let text = maps(
+        "",
+        &looped(
+            16,
+            &format!(
+                "{address}
+             %24: f32 = coop.get coop0 %13
+             %25: bool = cmp.lt %24, %3
+             if %25 {{ store %23, [%24] align 4 }}"
+            ),
+        ),
+    );
+    assert!(
+        text.contains("        store %23, [%24] align 4\n"),
+        "{text}"
+    );
+    // Which element is last at one place depends on the order.
+    stays(
+        "",
+        &looped(
+            16,
+            "%20: f32 = coop.get coop0 %13
+             store %2, [%20] align 4",
+        ),
+    );
+    // A store may change what the next element reads.
+    stays(
+        "",
+        &looped(
+            16,
+            &format!(
+                "{address}
+             %24: f32 = load %23 f32 x1 align 4
+             store %23, [%24] align 4
+             coop.set coop0 %13, %24"
+            ),
+        ),
+    );
+    // Two stores may meet.
     stays(
         "",
         &looped(
@@ -400,7 +439,8 @@ fn memory_is_read_but_not_written() {
             &format!(
                 "{address}
              %24: f32 = coop.get coop0 %13
-             store %23, [%24] align 4"
+             store %23, [%24] align 4
+             store %23, [%3] align 4"
             ),
         ),
     );

@@ -10,7 +10,9 @@
 //! * A slot number is used for nothing but access to tiles of the same shape and layout, and for `map_iterator` into
 //!   reduction tensors that are only read there.
 //! * Everything else in the body depends on the element alone: values from outside are uniform over the scope, locals
-//!   are set before they are read in each iteration and not read elsewhere, memory is not written, no lane talks to another.
+//!   are set before they are read in each iteration and not read elsewhere, no lane talks to another.
+//! * Memory that lanes share may be written by one store, at an address that differs from element to element, if nothing in
+//!   the body reads the objects that it may write. (Elements at the same address would belong to different lanes, and race.)
 
 use std::collections::{HashMap, HashSet};
 
@@ -19,7 +21,7 @@ use crate::op::{BinaryOp, CompareOp, Const, Op, UnaryOp};
 use crate::passes::effects::{Effects, Root};
 use crate::passes::uniformity::{Uniformity, UniformityInfo};
 use crate::tensor::{CoopRole, Cooperative, LayoutKind};
-use crate::types::{AddressSpace, CoopId, LocalId, Scalar, ValueId};
+use crate::types::{AddressSpace, CoopId, LocalId, Scalar, Type, ValueId};
 
 /// Forms all maps of a kernel; returns how many loops became maps.
 pub fn form(kernel: &mut Kernel) -> usize {
@@ -186,6 +188,10 @@ impl Pass<'_> {
             defined: HashSet::new(),
             exits: Vec::new(),
             continues: false,
+            dependent: HashSet::new(),
+            dependent_locals: HashSet::new(),
+            reads: Vec::new(),
+            store: None,
         };
         body.for_each_inst(&mut |inst| {
             walk.defined.extend(inst.results());
@@ -218,6 +224,7 @@ impl Pass<'_> {
         }
         walk.insts(&body.insts[header + 1..], &mut out, &mut assigned)?;
         let over = walk.over.ok_or("no tile is accessed")?;
+        walk.separate()?;
         let (outside, hoisted, continues) = (
             std::mem::take(&mut walk.operands_outside),
             std::mem::take(&mut walk.hoisted),
@@ -481,6 +488,13 @@ struct Walk<'p, 'k> {
     defined: HashSet<ValueId>,
     exits: Vec<Exit>,
     continues: bool,
+    /// Values that differ from element to element.
+    dependent: HashSet<ValueId>,
+    dependent_locals: HashSet<LocalId>,
+    /// Pointers that memory is read through.
+    reads: Vec<ValueId>,
+    /// The pointer of the only store.
+    store: Option<ValueId>,
 }
 
 impl Walk<'_, '_> {
@@ -548,6 +562,19 @@ impl Walk<'_, '_> {
         out: &mut Vec<Inst>,
         assigned: &mut Assigned,
     ) -> Result<(), Rejected> {
+        let mut depends = match &inst.op {
+            Op::CoopGet { .. } | Op::CoopIndex { .. } => true,
+            Op::LocalGet(local) => self.dependent_locals.contains(local),
+            _ => false,
+        };
+        inst.op
+            .for_each_operand(|value| depends |= self.dependent.contains(&value));
+        if depends {
+            self.dependent.extend(inst.results());
+            if let Op::LocalSet { local, .. } = &inst.op {
+                self.dependent_locals.insert(*local);
+            }
+        }
         let mut push = |op: Op| {
             out.push(Inst {
                 op,
@@ -726,13 +753,31 @@ impl Walk<'_, '_> {
             },
             Op::Load { pointer, .. } => {
                 self.readable(*pointer)?;
+                self.reads.push(*pointer);
                 self.rewritten(inst, out)?;
             }
             Op::TensorLoad { tensor, .. } => {
                 self.readable(tensor.pointer)?;
+                self.reads.push(tensor.pointer);
                 if let Some(plane) = &tensor.scales {
                     self.readable(plane.pointer)?;
+                    self.reads.push(plane.pointer);
                 }
+                self.rewritten(inst, out)?;
+            }
+            Op::Store { pointer, .. } => {
+                let differs = self.dependent.contains(pointer);
+                self.stored(*pointer, differs)?;
+                self.rewritten(inst, out)?;
+            }
+            Op::TensorStore {
+                tensor, indices, ..
+            } => {
+                if tensor.format.is_sub_byte() {
+                    return Err("elements that share a byte are written");
+                }
+                let differs = indices.iter().any(|index| self.dependent.contains(index));
+                self.stored(tensor.pointer, differs)?;
                 self.rewritten(inst, out)?;
             }
             Op::TensorQuery { .. } => self.rewritten(inst, out)?,
@@ -758,10 +803,48 @@ impl Walk<'_, '_> {
         result
     }
 
+    /// Takes note of a store; `differs` says whether elements write to different places.
+    fn stored(&mut self, pointer: ValueId, differs: bool) -> Result<(), Rejected> {
+        let private = Type::Pointer(AddressSpace::Thread);
+        if self.pass.kernel.ty(pointer) == private {
+            return Err("lane-private memory is written");
+        }
+        if !differs {
+            return Err("elements are written to the same place");
+        }
+        // Inside an inner loop the same element may write several times.
+        if self.exits.iter().any(|exit| exit.is_loop) || self.store.replace(pointer).is_some() {
+            return Err("there is more than one store");
+        }
+        Ok(())
+    }
+
+    /// Checks that nothing reads what the store may write.
+    fn separate(&self) -> Result<(), Rejected> {
+        let Some(store) = self.store else {
+            return Ok(());
+        };
+        let effects = &self.pass.effects;
+        let kernel = &*self.pass.kernel;
+        let written = effects.roots(store);
+        for &read in &self.reads {
+            let constant = kernel.ty(read) == Type::Pointer(AddressSpace::Constant);
+            let from = effects.roots(read);
+            let apart = kernel.ty(read) != kernel.ty(store)
+                || (!from.unknown
+                    && !written.unknown
+                    && !from.known.iter().any(|root| written.known.contains(root)));
+            if !constant && !apart {
+                return Err("the store may write what the body reads");
+            }
+        }
+        Ok(())
+    }
+
     /// Memory that every lane of the scope sees alike.
     fn readable(&mut self, pointer: ValueId) -> Result<(), Rejected> {
         let roots = self.pass.effects.roots(pointer);
-        let thread = crate::types::Type::Pointer(AddressSpace::Thread);
+        let thread = Type::Pointer(AddressSpace::Thread);
         if self.pass.kernel.ty(pointer) != thread {
             return Ok(());
         }

@@ -188,19 +188,17 @@ impl Pass<'_> {
 
     /// What the latch adds to a counter, if that is a constant and nothing else sets it there.
     fn step(&self, latch: &Block, counter: LocalId) -> Option<Const> {
-        let mut set = None;
+        let mut sets = Vec::new();
         for inst in &latch.insts {
             match &inst.op {
-                Op::LocalSet { local, value } if *local == counter => {
-                    if set.replace(*value).is_some() {
-                        return None;
-                    }
-                }
+                Op::LocalSet { local, value } if *local == counter => sets.push(*value),
                 op if op.is_structured() || op.is_terminator() => return None,
                 _ => {}
             }
         }
-        let set = set?;
+        let [set] = sets[..] else {
+            return None;
+        };
         let definition = |value: ValueId| {
             latch
                 .insts
