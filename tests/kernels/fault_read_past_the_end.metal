@@ -5,7 +5,7 @@
 // arg 1: buffer float[100] = zeros
 // grid: threads 100 1 1
 // threads: 32 1 1
-// fault: buffer(0)
+// fault: byte offset 400 of device 'x', which has 400 bytes (index 100 of 100 elements)
 
 #include <metal_stdlib>
 #include <MetalPerformancePrimitives/MetalPerformancePrimitives.h>

@@ -4,7 +4,7 @@
 // arg 0: tensor float (5, 4) = iota
 // arg 1: buffer float[1] = zeros
 // threads: 1 1 1
-// fault: buffer(0)
+// fault: out-of-bounds read of tensor 'x' at [2, 4] with extents (5, 4)
 
 #include <metal_stdlib>
 #include <MetalPerformancePrimitives/MetalPerformancePrimitives.h>

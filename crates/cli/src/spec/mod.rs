@@ -184,8 +184,7 @@ fn type_name(scan: &mut Scan) -> Result<(ElementFormat, usize), String> {
 
 fn tensor(scan: &mut Scan) -> Result<TensorArgument, String> {
     let name = scan.word()?;
-    let format = ElementFormat::from_msl_name(&name)
-        .ok_or_else(|| format!("`{name}` is no element format"))?;
+    let format = format_named(&name).ok_or_else(|| format!("`{name}` is no element format"))?;
     let extents = scan.integers()?;
     let strides = if scan.take_word("strides") {
         Some(scan.integers()?)

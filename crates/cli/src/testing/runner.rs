@@ -233,7 +233,12 @@ fn check_results(bound: &Bound, run: &Run, folder: &Path) -> Result<(), String> 
         let place = |error: String| format!("expect {}: {error}", expect.argument);
         let want = expect
             .rule
-            .values(expect.argument, &bound.initial, expect.range.clone(), folder)
+            .values(
+                expect.argument,
+                &bound.initial,
+                expect.range.clone(),
+                folder,
+            )
             .map_err(place)?;
         let got = bound
             .read(expect.argument)

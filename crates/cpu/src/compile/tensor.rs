@@ -8,6 +8,7 @@ use super::program::{Access, Inst, Reg, View, ViewExtent, ViewScales};
 use crate::compile::classify::Class;
 use crate::fault::{AccessKind, CompileError};
 use crate::lanes::convert;
+use anymetal_ir::passes::effects::Root;
 
 /// Where an element is.
 struct Place {
@@ -20,8 +21,11 @@ struct Place {
 
 impl Lower<'_> {
     fn tensor_name(&self, tensor: &TensorRef) -> String {
-        tensor
-            .root
+        let bound = match self.effects.roots(tensor.pointer).only() {
+            Some(Root::Argument(argument)) => Some(argument),
+            _ => tensor.root,
+        };
+        bound
             .and_then(|root| self.kernel.arguments.get(root.index()))
             .map_or_else(
                 || format!("{} tensor", tensor.space),
