@@ -6,7 +6,7 @@ use anymetal_ir::{Block as IrBlock, Kernel, LocalId, Op, ValueId};
 
 use super::classify::MapId;
 use super::lower::Lower;
-use super::program::{Block, Inst};
+use super::program::{AffineKind, Block, Comparison, Inst, Lanes, Reg};
 use crate::fault::CompileError;
 
 /// Positions of definitions, last uses and sets of locals, in program order; a use in a loop that does not hold the
@@ -190,6 +190,36 @@ impl Lower<'_> {
         result
     }
 
+    /// Takes the comparison that was just lowered into the branch that it is for.
+    fn take_comparison(&mut self, condition: Reg) -> Option<Box<Comparison>> {
+        let (
+            Inst::Affine {
+                kind: AffineKind::Compare(op),
+                ty,
+                lanes: Lanes::Two(f),
+                out,
+                a,
+                b,
+            },
+            _,
+        ) = self.out.insts.last()?
+        else {
+            return None;
+        };
+        if *out != condition {
+            return None;
+        }
+        let comparison = Comparison {
+            op: *op,
+            ty: *ty,
+            f: *f,
+            a: *a,
+            b: *b,
+        };
+        self.out.insts.pop();
+        Some(Box::new(comparison))
+    }
+
     /// Lowers an instruction of control flow.
     pub fn control(&mut self, op: &Op) -> Result<(), CompileError> {
         let depth = self.depth;
@@ -199,10 +229,17 @@ impl Lower<'_> {
                 then,
                 otherwise,
             } => {
+                let single = self.positions.uses(*condition) == 1;
                 let condition = self.value(*condition)?;
+                let compare = if single {
+                    self.take_comparison(condition)
+                } else {
+                    None
+                };
                 let leaves = leaves(then, 0) || leaves(otherwise, 0);
                 let inst = Inst::If {
                     condition,
+                    compare,
                     then: self.nested(then)?,
                     otherwise: self.nested(otherwise)?,
                     depth,

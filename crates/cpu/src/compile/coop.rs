@@ -151,6 +151,14 @@ impl Lower<'_> {
                 self.maps += 1;
                 self.map = self.maps;
                 self.over = Some(over.0);
+                let mut tiles = vec![over.0];
+                body.for_each_inst(&mut |inst| {
+                    if let Op::CoopElement(coop) | Op::CoopElementSet { coop, .. } = &inst.op
+                        && !tiles.contains(&coop.0)
+                    {
+                        tiles.push(coop.0);
+                    }
+                });
                 let depth = std::mem::replace(&mut self.depth, 0);
                 let captures = std::mem::take(&mut self.captures);
                 let body = self.block(body);
@@ -163,6 +171,7 @@ impl Lower<'_> {
                 self.push(Inst::CoopMap {
                     over: over.0,
                     captures,
+                    tiles,
                     body: Box::new(body?),
                 });
             }

@@ -271,6 +271,8 @@ pub(crate) enum Inst {
         over: u32,
         /// Varying values from outside → the uniform register that stands for it inside.
         captures: Vec<(Reg, Reg)>,
+        /// Tiles that the body reads or writes.
+        tiles: Vec<u32>,
         body: Box<Block>,
     },
     CoopElement {
@@ -298,6 +300,8 @@ pub(crate) enum Inst {
     },
     If {
         condition: Reg,
+        /// The comparison that gives the condition, if it has no other use and its operands may be affine.
+        compare: Option<Box<Comparison>>,
         then: Block,
         otherwise: Block,
         /// Depth of control constructs around it; names its masks.
@@ -322,6 +326,16 @@ pub(crate) enum Inst {
     Break(u32),
     Continue(u32),
     Return,
+}
+
+/// A comparison of integers or pointers, made only where lanes may disagree.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Comparison {
+    pub op: CompareOp,
+    pub ty: Scalar,
+    pub f: Fn2,
+    pub a: Reg,
+    pub b: Reg,
 }
 
 /// Instructions and where they come from.
@@ -535,7 +549,16 @@ impl Inst {
                 right.visit(f);
                 destination.visit(f);
             }
-            Inst::If { condition, .. } => f(condition, Use),
+            Inst::If {
+                condition, compare, ..
+            } => match compare {
+                Some(compare) => {
+                    f(&mut compare.a, Use);
+                    f(&mut compare.b, Use);
+                    f(condition, Def);
+                }
+                None => f(condition, Use),
+            },
             Inst::Barrier(_)
             | Inst::Fence
             | Inst::CoopInit(_)

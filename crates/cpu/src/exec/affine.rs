@@ -208,6 +208,11 @@ impl Worker<'_> {
         }
     }
 
+    /// The answer of a comparison of registers, if it is the same in all live lanes by their form.
+    pub(super) fn compare_lines(&self, op: CompareOp, ty: Scalar, a: Reg, b: Reg) -> Option<bool> {
+        self.affine_compare(op, ty, line(self.value(a)), line(self.value(b)))
+    }
+
     /// An operation that keeps lines where it can.
     #[inline(never)]
     pub(super) fn affine(

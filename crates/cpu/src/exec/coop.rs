@@ -6,7 +6,7 @@ use anymetal_ir::{CoopRole, Cooperative, ReduceAxis, ReduceOp, Scalar};
 
 use super::affine::Tag;
 use super::mask::Mask;
-use super::{MapPlace, Outcome, Tile, Worker, read, write};
+use super::{MapPlace, Outcome, Worker, read, write};
 use crate::compile::program::{Block, Inst, Reg};
 use crate::lanes::scalar::{Bf16, F16, Float};
 use crate::lanes::{CHUNK, Isa};
@@ -217,8 +217,9 @@ impl<'d> Worker<'d> {
             Inst::CoopMap {
                 over,
                 captures,
+                tiles,
                 body,
-            } => return self.coop_map(*over, captures, body),
+            } => return self.coop_map(*over, captures, tiles, body),
             Inst::CoopElement { coop, over, out } => self.coop_element(*coop, *over, *out),
             Inst::CoopElementSet { coop, value } => self.coop_element_set(*coop, *value),
             Inst::CoopElementIndex { over, column, row } => {
@@ -257,35 +258,63 @@ impl<'d> Worker<'d> {
         }
     }
 
-    /// Runs a body once for each element of a tile, for each instance that takes part.
-    fn coop_map(&mut self, over: u32, captures: &[(Reg, Reg)], body: &'d Block) -> Outcome {
+    /// Runs a body once for each element of a tile, for each instance that takes part. Instances whose tiles lie side by
+    /// side, and that see the same values from outside, run together.
+    fn coop_map(
+        &mut self,
+        over: u32,
+        captures: &[(Reg, Reg)],
+        tiles: &[u32],
+        body: &'d Block,
+    ) -> Outcome {
         let tile = self.tiles[over as usize];
-        for (instance, leader) in self.active_instances(tile.simdgroups) {
+        let joins = tiles.iter().all(|&coop| {
+            let part = self.tiles[coop as usize];
+            // Rows go on from one instance to the next; columns do not.
+            part.stride == part.elements() * part.size
+                && (part.columns == 1 || part.rows == tile.rows)
+                && part.simdgroups == tile.simdgroups
+        });
+        let active = self.active_instances(tile.simdgroups);
+        let mut at = 0;
+        while at < active.len() {
+            let (instance, leader) = active[at];
+            let mut count = 1;
+            while joins
+                && at + count < active.len()
+                && active[at + count].0 == instance + count
+                && captures.iter().all(|&(outside, _)| {
+                    self.lane_value(outside, active[at + count].1)
+                        == self.lane_value(outside, leader)
+                })
+            {
+                count += 1;
+            }
             for &(outside, inside) in captures {
                 let value = self.lane_value(outside, leader);
                 // SAFETY: a uniform register holds 32 elements.
                 unsafe { super::splat(self.ptr(inside), inside.size, CHUNK, value) };
             }
             std::mem::swap(&mut self.lanes, &mut self.idle);
-            let result = self.map_elements(tile, instance, leader, body);
+            let result = self.map_elements(tile.elements() * count, instance, leader, body);
             self.map = None;
             std::mem::swap(&mut self.lanes, &mut self.idle);
             if let Err(mut raised) = result {
                 raised.lane = leader;
                 return Err(raised);
             }
+            at += count;
         }
         Ok(())
     }
 
     fn map_elements(
         &mut self,
-        tile: Tile,
+        total: usize,
         instance: usize,
         leader: usize,
         body: &'d Block,
     ) -> Outcome {
-        let total = tile.elements();
         let mut element = 0;
         while element < total {
             let lanes = &mut self.lanes;
@@ -328,10 +357,11 @@ impl<'d> Worker<'d> {
             let at = place.element + lane;
             let (row, column) = (at / columns, at % columns);
             let run = (columns - column).min(live - lane);
-            // SAFETY: rows and columns are inside the reduction tensor, lanes inside the register.
+            // SAFETY: rows and columns are inside the reduction tensor (those of several instances lie side by side when
+            // they run together), lanes inside the register.
             unsafe {
                 if tile.columns == 1 {
-                    let value = read(from.add(row.min(tile.rows - 1) * bytes), size);
+                    let value = read(from.add(row * bytes), size);
                     super::splat(to.add(lane * bytes), size, run, value);
                 } else {
                     let from = from.add(column.min(tile.columns - run) * bytes);
@@ -385,6 +415,7 @@ impl<'d> Worker<'d> {
         } else {
             tile.elements().max(1)
         };
+        let rows = tile.elements() / columns;
         let (_, to_column) = self.dst(column);
         let to_row = row.map(|row| self.dst(row).1);
         for lane in 0..self.lanes.live {
@@ -396,7 +427,10 @@ impl<'d> Worker<'d> {
                     .add(lane)
                     .write((at % columns) as i32);
                 if let Some(to_row) = to_row {
-                    to_row.cast::<i32>().add(lane).write((at / columns) as i32);
+                    to_row
+                        .cast::<i32>()
+                        .add(lane)
+                        .write((at / columns % rows) as i32);
                 }
             }
         }

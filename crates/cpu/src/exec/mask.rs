@@ -2,6 +2,9 @@
 
 use super::Worker;
 
+/// Eight lanes that take part.
+const ONES: u64 = 0x0101_0101_0101_0101;
+
 /// A set of lanes. Bytes of a partial mask are 0 or 1, and 0 past the strip's live lanes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Mask {
@@ -85,46 +88,50 @@ impl Worker<'_> {
         wanted: bool,
     ) -> Mask {
         let (live, cap) = (self.lanes.live, self.lanes.cap);
-        let flip = u8::from(!wanted);
-        let out = self.mask_ptr(slot);
-        // SAFETY: the condition is a register of `cap` bytes, the slot has `cap` bytes, and another mask is another slot.
-        let (out, condition) = unsafe {
-            (
-                std::slice::from_raw_parts_mut(out, cap),
-                std::slice::from_raw_parts(condition, cap),
-            )
-        };
-        match mask {
+        let flip = if wanted { 0 } else { ONES };
+        let out = self.mask_ptr(slot).cast::<u64>();
+        let condition = condition.cast::<u64>();
+        let other = match mask {
             Mask::None => return Mask::None,
-            Mask::All => {
-                for i in 0..live {
-                    out[i] = condition[i] ^ flip;
+            Mask::All => None,
+            Mask::Part(other) => Some(self.mask_ptr(other).cast::<u64>()),
+        };
+        // SAFETY: the condition is a register of `cap` bytes, slots have `cap` bytes (a multiple of 32), all aligned; `other`
+        // is another slot than `slot`.
+        unsafe {
+            for i in 0..cap / 8 {
+                let mut word = condition.add(i).read_unaligned() ^ flip;
+                if let Some(other) = other {
+                    word &= *other.add(i);
                 }
+                *out.add(i) = word;
             }
-            Mask::Part(other) => {
-                // SAFETY: as above.
-                let other = unsafe { std::slice::from_raw_parts(self.mask_ptr(other), cap) };
-                for i in 0..live {
-                    out[i] = (condition[i] ^ flip) & other[i];
-                }
-            }
+            // Past the live lanes a condition may be anything.
+            out.cast::<u8>().add(live).write_bytes(0, cap - live);
         }
-        out[live..].fill(0);
         self.normalised(slot)
     }
 
     /// A mask by what its slot holds.
     pub(super) fn normalised(&self, slot: u32) -> Mask {
-        // SAFETY: the slot has `cap` ≥ `live` bytes.
-        let bytes = unsafe { std::slice::from_raw_parts(self.mask_ptr(slot), self.lanes.live) };
-        let (mut any, mut all) = (0u8, 1u8);
-        for &byte in bytes {
-            any |= byte;
-            all &= byte;
+        let live = self.lanes.live;
+        let words = self.mask_ptr(slot).cast::<u64>();
+        let (mut any, mut all) = (0u64, ONES);
+        // SAFETY: the slot has `cap` ≥ `live` bytes, aligned.
+        unsafe {
+            for i in 0..live / 8 {
+                any |= *words.add(i);
+                all &= *words.add(i);
+            }
+            for lane in live / 8 * 8..live {
+                let byte = u64::from(*words.cast::<u8>().add(lane));
+                any |= byte;
+                all &= ONES - 1 + byte;
+            }
         }
         if any == 0 {
             Mask::None
-        } else if all != 0 {
+        } else if all == ONES {
             Mask::All
         } else {
             Mask::Part(slot)

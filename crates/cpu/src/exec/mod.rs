@@ -21,7 +21,7 @@ use anymetal_ir::{LocationId, Scope};
 use self::affine::Tag;
 use self::mask::{AFTER_IF, AFTER_LOOP, BROKEN, CONTINUED, Frame, LIVE, Mask, SIDES, SLOTS};
 use self::objects::Object;
-use crate::compile::program::{Block, Inst, Program, Reg};
+use crate::compile::program::{Block, Comparison, Inst, Program, Reg};
 use crate::fault::FaultKind;
 use crate::lanes::{CHUNK, Src};
 use crate::launch::Traffic;
@@ -384,11 +384,19 @@ impl<'d> Worker<'d> {
             Inst::Vote { op, width, out, a } => self.vote(*op, *width, *out, *a),
             Inst::If {
                 condition,
+                compare,
                 then,
                 otherwise,
                 depth,
                 leaves,
-            } => return self.branch(*condition, then, otherwise, *depth, *leaves),
+            } => {
+                let known = match compare {
+                    Some(compare) => self.compare(compare, *condition),
+                    None if condition.is_uniform() => Some(self.uniform_value(*condition) != 0),
+                    None => None,
+                };
+                return self.branch(known, *condition, then, otherwise, *depth, *leaves);
+            }
             Inst::Loop {
                 body,
                 latch,
@@ -426,8 +434,23 @@ impl<'d> Worker<'d> {
         Ok(())
     }
 
+    /// The answer of a comparison where all lanes agree by their operands' form; otherwise the lanes' answers are in
+    /// `condition`.
+    fn compare(&mut self, compare: &Comparison, condition: Reg) -> Option<bool> {
+        let answer = self.compare_lines(compare.op, compare.ty, compare.a, compare.b);
+        if answer.is_none() {
+            let (a, b) = (self.src(compare.a), self.src(compare.b));
+            let (chunks, out) = self.dst(condition);
+            // SAFETY: the compiler chose the loop for the registers' types.
+            unsafe { (compare.f)(chunks, out, a, b) }
+        }
+        answer
+    }
+
+    /// `one_side` is the side that all lanes take, if that is known.
     fn branch(
         &mut self,
+        one_side: Option<bool>,
         condition: Reg,
         then: &'d Block,
         otherwise: &'d Block,
@@ -436,11 +459,6 @@ impl<'d> Worker<'d> {
     ) -> Outcome {
         let slot = depth * SLOTS;
         let entry = self.lanes.current;
-        let one_side = if condition.is_uniform() {
-            Some(self.uniform_value(condition) != 0)
-        } else {
-            None
-        };
         let (one_side, then_mask, else_mask) = match one_side {
             Some(side) => (Some(side), Mask::None, Mask::None),
             None => {

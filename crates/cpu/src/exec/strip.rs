@@ -12,7 +12,7 @@ use super::{Outcome, Worker};
 use crate::fault::ThreadPosition;
 use crate::lanes::CHUNK;
 
-const STRIP: usize = 256;
+const STRIP: usize = 512;
 
 /// The shape of a launch and its cut.
 #[derive(Clone, Copy, Debug)]
@@ -75,6 +75,9 @@ impl StripPlan {
 
 /// Coordinates of a linear index, x first.
 fn unflatten(index: u64, size: [u32; 3]) -> [u32; 3] {
+    if size[1] == 1 && size[2] == 1 {
+        return [index as u32, 0, 0];
+    }
     let (x, y) = (u64::from(size[0].max(1)), u64::from(size[1].max(1)));
     [
         (index % x) as u32,
@@ -150,8 +153,11 @@ impl Worker<'_> {
         for &reg in &program.zeroed {
             self.set_all(reg, 0);
         }
-        for &(which, reg) in &program.builtins {
-            self.set_builtin(which, reg);
+        if !program.builtins.is_empty() {
+            let ends = self.strip_ends();
+            for &(which, reg) in &program.builtins {
+                self.set_builtin(which, reg, &ends);
+            }
         }
         if live > 0 {
             self.run(&program.body)?;
@@ -186,10 +192,9 @@ impl Worker<'_> {
         }
     }
 
-    fn builtin_at(&self, which: Builtin, lane: usize) -> u32 {
+    fn builtin_at(&self, which: Builtin, at: &ThreadPosition) -> u32 {
         let plan = self.plan();
         let threads = |size: [u32; 3]| size.iter().product::<u32>();
-        let at = self.position(lane);
         let d = |d: u8| usize::from(d).min(2);
         let size = || {
             if self.strip.dense {
@@ -220,72 +225,89 @@ impl Worker<'_> {
         }
     }
 
-    /// Is a built-in value linear in the lane over the strip? Then it is known by its first two lanes.
-    fn is_linear(&self, which: Builtin) -> bool {
+    /// The first two lanes and the last one of the strip, and what they have in common.
+    fn strip_ends(&self) -> Ends {
         let plan = self.plan();
-        let live = self.lanes.live as u64;
-        let (first, last) = (self.strip.first, self.strip.first + live.max(1) - 1);
-        let same =
-            |divisor: u32| first / u64::from(divisor.max(1)) == last / u64::from(divisor.max(1));
-        let one_row = if self.strip.dense {
-            same(plan.grid[0])
+        let count = self.lanes.live.max(1);
+        let first = self.position(0);
+        let last = self.position(count - 1);
+        let (from, to) = (self.strip.first, self.strip.first + count as u64 - 1);
+        let width = if self.strip.dense {
+            plan.grid[0]
         } else {
-            same(self.strip.size[0])
+            self.strip.size[0]
         };
-        // All of the strip in one threadgroup, for positions inside of one.
-        let one_group = !self.strip.dense || {
-            let (a, b) = (
-                self.position(0).threadgroup,
-                self.position(live.max(1) as usize - 1).threadgroup,
-            );
-            one_row && a == b
-        };
-        match which {
-            Builtin::ThreadPositionInGrid(_) => one_row,
-            Builtin::ThreadPositionInThreadgroup(_) => one_row && one_group,
-            Builtin::ThreadIndexInThreadgroup => one_group,
-            Builtin::ThreadgroupPositionInGrid(0)
+        let width = u64::from(width.max(1));
+        let one_row = from / width == to / width;
+        Ends {
+            second: if count > 1 { self.position(1) } else { first },
+            first,
+            one_row,
+            one_group: !self.strip.dense || (one_row && first.threadgroup == last.threadgroup),
+            one_simdgroup: !self.strip.dense && from / 32 == to / 32,
+            one_quad: !self.strip.dense && from / 4 == to / 4,
+        }
+    }
+
+    /// Sets one built-in value. Where it is linear in the lane over the strip, it is known by its first two lanes.
+    fn set_builtin(&mut self, which: Builtin, reg: crate::compile::program::Reg, ends: &Ends) {
+        let base = self.builtin_at(which, &ends.first);
+        if reg.is_uniform() {
+            self.set_all(reg, u64::from(base));
+            return;
+        }
+        let linear = match which {
+            Builtin::ThreadPositionInGrid(_) => ends.one_row,
+            Builtin::ThreadPositionInThreadgroup(_) => ends.one_row && ends.one_group,
+            Builtin::ThreadIndexInThreadgroup
+            | Builtin::ThreadgroupPositionInGrid(0)
             | Builtin::ThreadsPerThreadgroup(0)
             | Builtin::SimdgroupsPerThreadgroup
-            | Builtin::QuadgroupsPerThreadgroup => one_group,
-            Builtin::ThreadgroupPositionInGrid(_) | Builtin::ThreadsPerThreadgroup(_) => one_row,
+            | Builtin::QuadgroupsPerThreadgroup => ends.one_group,
+            Builtin::ThreadgroupPositionInGrid(_) | Builtin::ThreadsPerThreadgroup(_) => {
+                ends.one_row || !self.strip.dense
+            }
             Builtin::ThreadIndexInSimdgroup | Builtin::SimdgroupIndexInThreadgroup => {
-                !self.strip.dense && same(32)
+                ends.one_simdgroup
             }
-            Builtin::ThreadIndexInQuadgroup | Builtin::QuadgroupIndexInThreadgroup => {
-                !self.strip.dense && same(4)
-            }
+            Builtin::ThreadIndexInQuadgroup | Builtin::QuadgroupIndexInThreadgroup => ends.one_quad,
             Builtin::DispatchThreadsPerThreadgroup(_)
             | Builtin::ThreadsPerGrid(_)
             | Builtin::ThreadgroupsPerGrid(_)
             | Builtin::DispatchSimdgroupsPerThreadgroup
             | Builtin::ThreadsPerSimdgroup => true,
-        }
-    }
-
-    fn set_builtin(&mut self, which: Builtin, reg: crate::compile::program::Reg) {
-        if reg.is_uniform() {
-            let value = self.builtin_at(which, 0);
-            self.set_all(reg, u64::from(value));
-            return;
-        }
+        };
         if let Some(tag) = reg.tag_index()
-            && self.is_linear(which)
+            && linear
         {
-            let base = self.builtin_at(which, 0);
-            let stride = if self.lanes.live > 1 {
-                self.builtin_at(which, 1).wrapping_sub(base)
-            } else {
-                0
-            };
+            let stride = self.builtin_at(which, &ends.second).wrapping_sub(base);
             self.lanes.tags[tag] = Tag::new(u64::from(base), u64::from(stride));
             return;
         }
         let (_, to) = self.dst(reg);
+        let to = to.cast::<u32>();
+        let inside = !self.strip.dense;
+        let first = self.strip.first as u32;
         for lane in 0..self.lanes.live {
-            let value = self.builtin_at(which, lane);
+            let index = first + lane as u32;
+            let value = match which {
+                // Frequent, and free of divisions.
+                Builtin::ThreadIndexInSimdgroup if inside => index % 32,
+                Builtin::SimdgroupIndexInThreadgroup if inside => index / 32,
+                _ => self.builtin_at(which, &self.position(lane)),
+            };
             // SAFETY: the register holds all lanes of `u32`.
-            unsafe { to.cast::<u32>().add(lane).write(value) };
+            unsafe { to.add(lane).write(value) };
         }
     }
+}
+
+/// What [`Worker::strip_ends`] finds.
+struct Ends {
+    first: ThreadPosition,
+    second: ThreadPosition,
+    one_row: bool,
+    one_group: bool,
+    one_simdgroup: bool,
+    one_quad: bool,
 }

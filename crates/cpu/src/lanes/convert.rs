@@ -300,6 +300,7 @@ unsafe fn blend_body<T: Copy>(chunks: usize, into: *mut u8, from: Src, mask: *co
                 &*from.ptr.add(c * from.step).cast(),
                 &*mask.cast::<[u8; CHUNK]>().add(c),
             );
+            super::chunk_ends();
         }
     }
 }

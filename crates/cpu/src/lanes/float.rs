@@ -53,7 +53,7 @@ macro_rules! through_f32 {
 through_f32! {
     un:
         Exp = math::exp, Exp2 = math::exp2, Exp10 = math::exp10, Log = math::log, Log2 = math::log2, Log10 = math::log10,
-        Sqrt = f32::sqrt, Rsqrt = math::rsqrt,
+        Sqrt = f32::sqrt, Rsqrt = math::rsqrt, RsqrtFast = |x: f32| 1.0 / x.sqrt(),
         Asin = math::asin, Acos = math::acos, Atan = math::atan, Sinh = math::sinh, Cosh = math::cosh, Tanh = math::tanh,
         Asinh = math::asinh, Acosh = math::acosh, Atanh = math::atanh, Sinpi = math::sinpi, Cospi = math::cospi,
         Tanpi = math::tanpi, Ceil = f32::ceil, Floor = f32::floor, Trunc = f32::trunc, Round = math::round,
@@ -240,6 +240,7 @@ fn unary_f32(op: UnaryOp, fast: bool, isa: Isa) -> Option<Fn1> {
         UnaryOp::Log2 => un::<f32, Log2>(isa),
         UnaryOp::Log10 => un::<f32, Log10>(isa),
         UnaryOp::Sqrt => un::<f32, Sqrt>(isa),
+        UnaryOp::Rsqrt if fast => un::<f32, RsqrtFast>(isa),
         UnaryOp::Rsqrt => un::<f32, Rsqrt>(isa),
         UnaryOp::Sin if fast => un::<f32, SinFast>(isa),
         UnaryOp::Cos if fast => un::<f32, CosFast>(isa),

@@ -85,6 +85,17 @@ pub(crate) trait Ter<A, B = A, C = A> {
     fn apply(a: A, b: B, c: C) -> Self::Out;
 }
 
+/// Keeps the compiler from vectorising across chunks, which it does by gathers when the loop over a chunk is unrolled; inside
+/// a chunk it vectorises well.
+#[inline(always)]
+pub(crate) fn chunk_ends() {
+    #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+    // SAFETY: no instruction at all.
+    unsafe {
+        std::arch::asm!("", options(nomem, nostack, preserves_flags));
+    }
+}
+
 // SAFETY (of the three bodies): the caller passes registers of the executor's arena that hold `chunks` chunks (one if
 // `chunks` is zero or the step is zero) of the operation's element types, aligned to 32 bytes, the output apart from the inputs.
 
@@ -119,6 +130,7 @@ unsafe fn body1<A: Copy, F: Un<A>>(chunks: usize, out: *mut u8, a: Src) {
             let out = &mut *out.cast::<[F::Out; CHUNK]>().add(c);
             let a = &*a.ptr.add(c * a.step).cast::<[A; CHUNK]>();
             chunk::<A, F>(out, a);
+            chunk_ends();
         }
     }
 }
@@ -147,6 +159,7 @@ unsafe fn body2<A: Copy, B: Copy, F: Bin<A, B>>(chunks: usize, out: *mut u8, a: 
             let a = &*a.ptr.add(c * a.step).cast::<[A; CHUNK]>();
             let b = &*b.ptr.add(c * b.step).cast::<[B; CHUNK]>();
             chunk::<A, B, F>(out, a, b);
+            chunk_ends();
         }
     }
 }
@@ -183,6 +196,7 @@ unsafe fn body3<A: Copy, B: Copy, C: Copy, F: Ter<A, B, C>>(
             let b = &*b.ptr.add(i * b.step).cast::<[B; CHUNK]>();
             let c = &*c.ptr.add(i * c.step).cast::<[C; CHUNK]>();
             chunk::<A, B, C, F>(out, a, b, c);
+            chunk_ends();
         }
     }
 }
