@@ -378,10 +378,7 @@ impl<'d> Worker<'d> {
         let from = self.src(value);
         let size = value.size;
         let bytes = size as usize;
-        let live = self
-            .lanes
-            .live
-            .min(tile.elements().saturating_sub(place.element));
+        let live = self.lanes.live;
         // SAFETY: elements are inside the tile; the register holds all lanes, or 32 equal elements.
         unsafe {
             let to = tile.instance(place.instance).add(place.element * bytes);

@@ -13,21 +13,22 @@ use crate::compile::program::TileOperand;
 use crate::fault::{AccessKind, FaultKind};
 use crate::lanes::scalar::{Bf16, F16, Float};
 use crate::tile::{
-    Accumulation, AccumulatorMut, OperandView, PackedLeft, PackedRight, Product, ScaleView,
-    TileError,
+    Accumulation, AccumulatorMut, OperandView, PackedRight, Product, ScaleView, TileError,
+    multiply_view,
 };
 
 /// Memory that products reuse.
 #[derive(Default)]
 pub(super) struct Buffers {
-    left: PackedLeft,
-    right: PackedRight,
     sums_f32: Vec<f32>,
     sums_i32: Vec<i32>,
 }
 
 /// Bytes of packed operands that a dispatch keeps at most.
 const CACHE_BYTES: usize = 256 << 20;
+
+/// Valid rows up to which the right operand is not packed.
+const FEW_ROWS: usize = 4;
 
 /// What a packed right operand is known by. Memory that the dispatch does not write stays as it is, so the place of the elements
 /// stands for their values.
@@ -210,134 +211,140 @@ impl<'d> Worker<'d> {
         destination: &'d TileOperand,
         share_right: bool,
     ) -> Outcome {
+        let row_of = |transposed: bool| if transposed { 0 } else { 1 };
         let (m, n) = (descriptor.m as usize, descriptor.n as usize);
-        let k = descriptor.k.map(|k| k as usize);
-        let active = self.active_instances(simdgroups);
-        let mut packed_for: Option<PanelKey> = None;
-        let mut held = std::mem::take(&mut self.matmul_buffer);
-        let mut result = Ok(());
-        for (instance, lane) in active {
-            result = self.matmul_instance(
-                descriptor,
-                (m, n, k),
-                (instance, lane),
-                (left, right, destination),
-                share_right,
-                &mut held,
-                &mut packed_for,
-            );
-            if result.is_err() {
-                break;
+        // Instances with the same right operand whose rows follow each other make one product.
+        let mut job: Option<Job> = None;
+        for (instance, lane) in self.active_instances(simdgroups) {
+            let k = descriptor.k.map(|k| k as usize);
+            let left = self.source(
+                left,
+                instance,
+                lane,
+                (Some(m), k),
+                row_of(descriptor.transpose_left),
+            )?;
+            // A dynamic K is what the left operand has.
+            let k = k.unwrap_or(left.columns);
+            let right = self.source(
+                right,
+                instance,
+                lane,
+                (Some(k), Some(n)),
+                row_of(descriptor.transpose_right),
+            )?;
+            for source in [&left, &right] {
+                if source.in_memory {
+                    self.note_region(&clipped(source), false);
+                }
+            }
+            let target = self.target(destination, instance, lane, (m, n))?;
+            let next = Job {
+                left,
+                right,
+                target,
+                lane,
+            };
+            if let Some(current) = &mut job {
+                if current.extend(&next) {
+                    continue;
+                }
+                let done = std::mem::replace(current, next);
+                self.multiply(descriptor, &done, share_right)?;
+            } else {
+                job = Some(next);
             }
         }
-        self.matmul_buffer = held;
-        result
+        match job {
+            Some(job) => self.multiply(descriptor, &job, share_right),
+            None => Ok(()),
+        }
     }
 
-    fn matmul_instance(
-        &mut self,
-        descriptor: &MatmulDescriptor,
-        (m, n, k): (usize, usize, Option<usize>),
-        (instance, lane): (usize, usize),
-        (left, right, destination): (&TileOperand, &TileOperand, &TileOperand),
-        share_right: bool,
-        buffers: &mut Buffers,
-        packed_for: &mut Option<PanelKey>,
-    ) -> Outcome {
-        let row_of = |transposed: bool| if transposed { 0 } else { 1 };
-        let left = self.source(
+    fn multiply(&mut self, descriptor: &MatmulDescriptor, job: &Job, share_right: bool) -> Outcome {
+        let Job {
             left,
-            instance,
-            lane,
-            (Some(m), k),
-            row_of(descriptor.transpose_left),
-        )?;
-        // A dynamic K is what the left operand has.
-        let k = k.unwrap_or(left.columns);
-        let right = self.source(
             right,
-            instance,
+            target,
             lane,
-            (Some(k), Some(n)),
-            row_of(descriptor.transpose_right),
-        )?;
-        for source in [&left, &right] {
-            if source.in_memory {
-                self.note_region(&clipped(source), false);
-            }
-        }
+        } = job;
+        let (m, n) = (left.rows, right.columns);
         // SAFETY: the regions were checked; a kernel that writes its operands while an operation reads them races, as on
         // a GPU, and gets some value or other.
         let (left_view, right_view) = unsafe { (left.view(), right.view()) };
         let path = self.shared.tile_path;
+        let relaxed = descriptor.relaxed_precision;
         let refused = |error: TileError| {
             raise(
                 FaultKind::TileOperation {
                     reason: error.to_string(),
                 },
-                lane,
+                *lane,
             )
         };
-        let product = match Product::choose(
-            path,
-            left_view.kind(),
-            right_view.kind(),
-            descriptor.relaxed_precision,
-        ) {
+        let product = match Product::choose(path, left_view.kind(), right_view.kind(), relaxed) {
             Ok(product) => product,
             Err(error) => return refused(error),
         };
-        let target = self.target(destination, instance, lane, (m, n))?;
-        // Only valid rows and columns are computed where the destination lies in memory.
+        // A few rows are multiplied with the right operand as it lies.
+        let few = left.valid().0 <= FEW_ROWS && product.accumulation == Accumulation::F32;
         let scratch = &mut self.tile_scratch;
-        buffers.left.pack(&product, &left_view, scratch);
-        let key = right.key(product);
-        let shared_panel = if right.in_memory && share_right && !self.shared.aliased {
+        let buffers = &mut self.matmul_buffer;
+        let cell = if right.in_memory && share_right && !self.shared.aliased && !few {
             let bytes = (right.rows + 16) * (right.columns + 64) * 4;
-            self.shared.panels.cell(key.clone(), bytes)
+            self.shared.panels.cell(right.key(product), bytes)
         } else {
             None
         };
-        let panel: &PackedRight = match &shared_panel {
-            Some(cell) => cell.get_or_init(|| {
+        let panel: Option<&PackedRight> = match &cell {
+            Some(cell) => Some(cell.get_or_init(|| {
                 let mut packed = PackedRight::default();
                 packed.pack(&product, &right_view, scratch);
                 packed
-            }),
-            None => {
-                // Instances of one operation often share the right operand.
-                if !right.in_memory || packed_for.as_ref() != Some(&key) {
-                    buffers.right.pack(&product, &right_view, scratch);
-                    *packed_for = right.in_memory.then_some(key);
-                }
-                &buffers.right
-            }
+            })),
+            None => None,
         };
+        let mut product_into =
+            |sums: AccumulatorMut<'_>, stride: usize, accumulate: bool| match panel {
+                Some(panel) => multiply_view(
+                    scratch, &product, &left_view, panel, sums, stride, accumulate,
+                ),
+                None => crate::tile::matmul(
+                    scratch,
+                    path,
+                    &left_view,
+                    &right_view,
+                    relaxed,
+                    sums,
+                    stride,
+                    accumulate,
+                ),
+            };
         let accumulate = descriptor.accumulate;
-        match product.accumulation {
-            Accumulation::F32 => {
-                if let Some((sums, stride)) = target.direct_f32(m, n) {
-                    let sums = AccumulatorMut::F32(sums);
-                    return crate::tile::multiply(&buffers.left, panel, sums, stride, accumulate)
-                        .or_else(refused);
+        let result = match product.accumulation {
+            Accumulation::F32 => match target.direct_f32(m, n) {
+                Some((sums, stride)) => product_into(AccumulatorMut::F32(sums), stride, accumulate),
+                None => {
+                    buffers.sums_f32.resize(m * n, 0.0);
+                    let sums = AccumulatorMut::F32(&mut buffers.sums_f32);
+                    let result = product_into(sums, n, false);
+                    if result.is_ok() {
+                        target.finish_f32(&buffers.sums_f32, n, accumulate);
+                    }
+                    result
                 }
-                buffers.sums_f32.resize(m * n, 0.0);
-                let sums = AccumulatorMut::F32(&mut buffers.sums_f32);
-                if let Err(error) = crate::tile::multiply(&buffers.left, panel, sums, n, false) {
-                    return refused(error);
-                }
-                target.finish_f32(&buffers.sums_f32, n, accumulate);
-            }
+            },
             Accumulation::I32 => {
                 buffers.sums_i32.resize(m * n, 0);
                 let sums = AccumulatorMut::I32(&mut buffers.sums_i32);
-                if let Err(error) = crate::tile::multiply(&buffers.left, panel, sums, n, false) {
-                    return refused(error);
+                let result = product_into(sums, n, false);
+                if result.is_ok() {
+                    target.finish_i32(&buffers.sums_i32, n, accumulate);
                 }
-                target.finish_i32(&buffers.sums_i32, n, accumulate);
+                result
             }
-        }
-        Ok(())
+        };
+        result.or_else(refused)
     }
 
     /// Where a product goes.
@@ -387,6 +394,83 @@ impl<'d> Worker<'d> {
             }
         }
     }
+}
+
+/// One product.
+struct Job {
+    left: Source,
+    right: Source,
+    target: Target,
+    /// For faults.
+    lane: usize,
+}
+
+impl Job {
+    /// Takes in the product of another instance, if its rows follow these.
+    fn extend(&mut self, next: &Job) -> bool {
+        let (a, b) = (&self.left.region, &next.left.region);
+        let row = self.left.row_dimension;
+        let rows = self.left.rows;
+        if self.left.valid().0 != rows
+            || self.target.rows != rows
+            || self.left.columns != next.left.columns
+            || self.left.valid().1 != next.left.valid().1
+            || self.left.in_memory != next.left.in_memory
+            || a.scales.is_some()
+            || b.scales.is_some()
+            || (a.format, a.strides) != (b.format, b.strides)
+            || !same_place(&self.right, &next.right)
+        {
+            return false;
+        }
+        let bytes = |count: i64, format: ElementFormat| {
+            count.wrapping_mul((format.bits() / 8) as i64) as usize
+        };
+        let mut origin = a.origin;
+        origin[row] += rows as i64;
+        let same_base = a.base == b.base && origin == b.origin;
+        let next_base = a.format.bits() >= 8
+            && a.origin == b.origin
+            && (a.base as usize).wrapping_add(bytes(rows as i64 * a.strides[row], a.format))
+                == b.base as usize;
+        let (t, u) = (&self.target, &next.target);
+        let follows = t.format.bits() >= 8
+            && (t.format, t.columns, t.row_stride, t.column_stride)
+                == (u.format, u.columns, u.row_stride, u.column_stride)
+            && (t.base as usize).wrapping_add(bytes(rows as i64 * t.row_stride, t.format))
+                == u.base as usize;
+        if !(same_base || next_base) || !follows {
+            return false;
+        }
+        self.left.rows += next.left.rows;
+        self.left.region.valid[row] = rows + next.left.valid().0;
+        self.target.rows += next.target.rows;
+        true
+    }
+}
+
+/// Do two operands mean the same elements?
+fn same_place(a: &Source, b: &Source) -> bool {
+    let scales = |source: &Source| {
+        source
+            .region
+            .scales
+            .map(|scales| (scales.base, scales.block, scales.strides))
+    };
+    (a.rows, a.columns, a.row_dimension, a.valid())
+        == (b.rows, b.columns, b.row_dimension, b.valid())
+        && (
+            a.region.base,
+            a.region.format,
+            a.region.origin,
+            a.region.strides,
+        ) == (
+            b.region.base,
+            b.region.format,
+            b.region.origin,
+            b.region.strides,
+        )
+        && scales(a) == scales(b)
 }
 
 /// The part of an operand that a product reads.
