@@ -323,7 +323,12 @@ impl<'d> Worker<'d> {
         let accumulate = descriptor.accumulate;
         let result = match product.accumulation {
             Accumulation::F32 => match target.direct_f32(m, n) {
-                Some((sums, stride)) => product_into(AccumulatorMut::F32(sums), stride, accumulate),
+                Some((sums, stride)) => {
+                    // SAFETY: the rows were checked against the object. Gaps between rows are not touched by the product;
+                    // they may belong to other threadgroups, whose writes go elsewhere.
+                    let sums = AccumulatorMut::F32(unsafe { &mut *sums });
+                    product_into(sums, stride, accumulate)
+                }
                 None => {
                     buffers.sums_f32.resize(m * n, 0.0);
                     let sums = AccumulatorMut::F32(&mut buffers.sums_f32);
@@ -495,7 +500,7 @@ struct Target {
 
 impl Target {
     /// The destination itself as an accumulator: all of it there, `f32`, rows without gaps inside.
-    fn direct_f32(&self, m: usize, n: usize) -> Option<(&mut [f32], usize)> {
+    fn direct_f32(&self, m: usize, n: usize) -> Option<(*mut [f32], usize)> {
         let fits = self.format == ElementFormat::F32
             && (self.rows, self.columns) == (m, n)
             && self.column_stride == 1
@@ -506,11 +511,8 @@ impl Target {
             return None;
         }
         let stride = self.row_stride as usize;
-        // SAFETY: the rows were checked against the object. Gaps between rows are not touched by the product; they may
-        // belong to other threadgroups, whose writes go elsewhere.
-        let sums = unsafe {
-            std::slice::from_raw_parts_mut(self.base.cast::<f32>(), (m - 1) * stride + n)
-        };
+        let sums =
+            std::ptr::slice_from_raw_parts_mut(self.base.cast::<f32>(), (m - 1) * stride + n);
         Some((sums, stride))
     }
 

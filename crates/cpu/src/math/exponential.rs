@@ -134,7 +134,7 @@ pub(crate) fn log2(x: f32) -> f32 {
 pub(crate) fn log10(x: f32) -> f32 {
     let (e, r) = split(x);
     let tail = log_tail(r);
-    const HIGH: f32 = 0.434_294_48;
+    const HIGH: f32 = std::f32::consts::LOG10_E;
     let y = e.mul_add(4.605_038_98e-6, (r + tail) * HIGH);
     log_special(x, e.mul_add(0.301_025_39, y))
 }
@@ -161,7 +161,7 @@ fn exp64(x: f64) -> f64 {
     }
     // SAFETY: |n| ≤ 1010.
     let n: i32 = unsafe { n.to_int_unchecked() };
-    p * f64::from_bits((i64::from(n) + 1023 << 52) as u64)
+    p * f64::from_bits(((i64::from(n) + 1023) << 52) as u64)
 }
 
 /// Natural logarithm in `f64` to about 40 bits, for positive normal finite x.

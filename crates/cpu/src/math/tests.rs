@@ -1,5 +1,7 @@
 //! Every function against `f64`, in units in the last place.
 
+#![allow(clippy::approx_constant)]
+
 use super::*;
 
 /// Error of `got` in ulps of the correctly rounded `want`, with results below the normal range measured by its step.
