@@ -124,3 +124,57 @@ fn state_is_read_and_replaced() {
         );
     }
 }
+
+/// Runs an asset with kernels; each file NAME.TENSOR.npy is an input or the result.
+fn run_kernel(name: &str, inputs: &[&str], output: &str, tolerance: f32) {
+    let model = Model::load(assets().join(format!("{name}.aimodel"))).unwrap();
+    let function = model.function("main").unwrap();
+    let array = |tensor: &str| common::npy(&assets().join(format!("{name}.{tensor}.npy")));
+    let inputs: Vec<(&str, Array)> = inputs.iter().map(|&n| (n, array(n))).collect();
+    for round in 0..2 {
+        let outputs = function.run(&inputs).unwrap();
+        check(
+            &format!("{name} round {round}"),
+            &outputs[0].1,
+            &array(output),
+            tolerance,
+        );
+    }
+}
+
+#[test]
+fn kernels_in_assets() {
+    run_kernel("kernel_add", &["x", "y"], "z", 0.0);
+    run_kernel("kernel_scalars", &["x"], "y", 1e-6);
+    run_kernel("kernel_sum_rows", &["x"], "y", 1e-6);
+    run_kernel("kernel_transpose", &["x"], "y", 0.0);
+    run_kernel("kernel_transpose_f16", &["x"], "y", 0.0);
+}
+
+#[test]
+fn attention_kernels_in_assets() {
+    run_kernel("kernel_attention", &["q", "k", "v"], "out", 1e-5);
+    run_kernel(
+        "kernel_attention_masked",
+        &["q", "k", "v", "mask"],
+        "out",
+        1e-5,
+    );
+}
+
+#[test]
+fn a_kernel_that_does_not_compile_is_named() {
+    let error = Model::load(assets().join("kernel_broken.aimodel"))
+        .map(|_| ())
+        .unwrap_err()
+        .to_string();
+    println!("{error}");
+    assert!(
+        error.contains("kernel_broken.aimodel: kernel \""),
+        "{error}"
+    );
+    assert!(
+        error.contains("in the asset does not compile:\n"),
+        "{error}"
+    );
+}

@@ -15,7 +15,7 @@ use super::plan::StepOp;
 pub(super) struct Dispatcher {
     device: Device,
     queue: Queue,
-    pipelines: Mutex<HashMap<(String, String), Pipeline>>,
+    pipelines: Mutex<HashMap<(usize, String), Pipeline>>,
 }
 
 impl Dispatcher {
@@ -36,9 +36,35 @@ impl Dispatcher {
         &self.queue
     }
 
-    /// The kernel `name` of `source`, compiled once.
+    /// The kernel `name` of an asset's `source`, compiled once. Such a source cannot include files.
     pub fn pipeline(&self, name: &str, source: &str) -> Result<Pipeline, ProgramError> {
-        let key = (name.to_string(), source.to_string());
+        let options = CompileOptions {
+            allow_files: false,
+            ..CompileOptions::default()
+        };
+        self.compiled(name, source, &format!("{name}.metal"), &options)
+    }
+
+    /// A kernel of ours.
+    pub fn own_pipeline(
+        &self,
+        name: &str,
+        source: &'static str,
+        file: &str,
+    ) -> Result<Pipeline, OpError> {
+        self.compiled(name, source, file, &super::library::options())
+            .map_err(|e| OpError::Kernel(e.to_string()))
+    }
+
+    fn compiled(
+        &self,
+        name: &str,
+        source: &str,
+        file: &str,
+        options: &CompileOptions,
+    ) -> Result<Pipeline, ProgramError> {
+        // Sources live as long as the program, so their address is as good as their text.
+        let key = (source.as_ptr() as usize, name.to_string());
         if let Some(found) = self
             .pipelines
             .lock()
@@ -51,10 +77,9 @@ impl Dispatcher {
             name: name.to_string(),
             diagnostics: error.to_string(),
         };
-        let file = format!("{name}.metal");
         let library = self
             .device
-            .new_library(source, &file, &CompileOptions::default())
+            .new_library(source, file, options)
             .map_err(failed)?;
         let pipeline = library.pipeline(name).map_err(failed)?;
         self.pipelines
@@ -83,7 +108,7 @@ impl Dispatcher {
                 Some(array) => Ok(vec![array.reshaped(shape)?]),
                 None => Err(OpError::invalid("the operation has no operand")),
             },
-            StepOp::Native(native) => native.run(operands),
+            StepOp::Native(native) => native.run(self, operands),
             StepOp::Kernel(call) => super::kernel::run(self, call, operands),
             StepOp::ReadState(_) | StepOp::WriteState(_) => {
                 Err(OpError::invalid("a state is accessed outside a function"))

@@ -3,6 +3,7 @@
 mod dispatch;
 mod fuse;
 mod kernel;
+mod library;
 mod model;
 mod native;
 mod plan;

@@ -6,6 +6,9 @@ use crate::error::OpError;
 use crate::eval;
 use crate::program::{Composite, CompositeValue};
 
+use super::dispatch::Dispatcher;
+use super::library;
+
 /// What follows a linear layer in the same pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Activation {
@@ -21,11 +24,27 @@ pub(super) enum Activation {
 pub(super) enum Native {
     /// x · wᵀ (+ bias) then an activation. Operands: x [.., K], w [N, K], bias [N] when `bias`.
     Linear { bias: bool, activation: Activation },
+    /// A batch of matrix products of this result shape.
+    Matmul { shape: Vec<usize> },
     /// Normalisation over the last dimension. Operands: x, gamma, beta; or x, a, gamma, beta when `residual`, which
     /// adds a to x first.
     LayerNorm { eps: f32, residual: bool },
     /// x · rsqrt(mean x² + eps) · scale over the last dimension.
     RmsNorm { eps: f32 },
+    /// softmax(q · kᵀ · scale + mask) · v. Operands: q, k, v [B, H, T, D], and a mask when there is one: added if it is a
+    /// float, else false means -10000.
+    Attention { scale: f32, shape: AttentionShape },
+}
+
+/// The sizes of an attention.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct AttentionShape {
+    pub batch: usize,
+    pub heads: usize,
+    pub kv_heads: usize,
+    pub queries: usize,
+    pub keys: usize,
+    pub dim: usize,
 }
 
 impl Native {
@@ -36,9 +55,11 @@ impl Native {
                 ..
             } => "linear",
             Self::Linear { .. } => "linear with activation",
+            Self::Matmul { .. } => "matmul",
             Self::LayerNorm { residual: true, .. } => "add and layer norm",
             Self::LayerNorm { .. } => "layer norm",
             Self::RmsNorm { .. } => "RMS norm",
+            Self::Attention { .. } => "attention",
         }
     }
 
@@ -81,6 +102,7 @@ impl Native {
                 let fits = is_last(composite.attribute("axes")?) && vectors(&operands[1..]);
                 fits.then_some(Self::RmsNorm { eps: float("eps")? })
             }
+            "scaled_dot_product_attention" => attention_of(composite, operands),
             _ => None,
         }
     }
@@ -100,8 +122,26 @@ impl Native {
         })
     }
 
-    /// Computes on the host.
-    pub fn run(&self, operands: &[Array]) -> Result<Vec<Array>, OpError> {
+    /// A batch of products, when a kernel covers and is worth it.
+    pub fn matmul(a: &Array, b: &Array) -> Option<Self> {
+        let (&[ref ba @ .., m, ka], &[ref bb @ .., kb, n]) = (a.shape(), b.shape()) else { return None };
+        let batch = eval::broadcast_shape(ba, bb).ok()?;
+        let count: usize = batch.iter().product();
+        let whole = |own: &[usize]| own.iter().product::<usize>() == 1 || own.iter().product::<usize>() == count;
+        let fits = ka == kb
+            && ka > 0
+            && whole(ba)
+            && whole(bb)
+            && a.element() == b.element()
+            && matches!(a.element(), ElementType::F32 | ElementType::F16 | ElementType::BF16)
+            && m.saturating_mul(n).saturating_mul(ka).saturating_mul(count) >= library::MIN_LINEAR_WORK;
+        let mut shape = batch;
+        shape.extend([m, n]);
+        fits.then_some(Self::Matmul { shape })
+    }
+
+    /// Computes, by a kernel or on the host.
+    pub fn run(&self, dispatcher: &Dispatcher, operands: &[Array]) -> Result<Vec<Array>, OpError> {
         let missing = || OpError::invalid(format!("{} has too few operands", self.name()));
         let x = operands.first().ok_or_else(missing)?;
         match self {
@@ -112,7 +152,13 @@ impl Native {
                 } else {
                     None
                 };
-                linear(x, w, bias, *activation).map(|a| vec![a])
+                let fast = library::linear(dispatcher, x, w, bias, *activation)?;
+                fast.map_or_else(|| linear(x, w, bias, *activation), Ok)
+                    .map(|a| vec![a])
+            }
+            Self::Matmul { shape } => {
+                let b = operands.get(1).ok_or_else(missing)?;
+                library::matmul(dispatcher, x, b, shape).map(|a| vec![a])
             }
             Self::LayerNorm { eps, residual } => {
                 let rest = &operands[1..];
@@ -130,8 +176,94 @@ impl Native {
                 let scale = operands.get(1).ok_or_else(missing)?;
                 rms_norm(x, scale, *eps).map(|a| vec![a])
             }
+            Self::Attention { scale, shape } => {
+                let [q, k, v, mask @ ..] = operands else {
+                    return Err(missing());
+                };
+                let mask = mask
+                    .first()
+                    .map(|m| additive_mask(m, q.element()))
+                    .transpose()?;
+                library::attention(dispatcher, [q, k, v], mask.as_ref(), *scale, shape)
+                    .map(|a| vec![a])
+            }
         }
     }
+}
+
+/// The attention kernel for a composite, when it covers these operands.
+fn attention_of(composite: &Composite, operands: &[Array]) -> Option<Native> {
+    let names: Vec<&str> = composite.inputs.iter().map(String::as_str).collect();
+    let masked = match names.as_slice() {
+        ["query", "key", "value"] => false,
+        ["query", "key", "value", "attn_mask"] => true,
+        _ => return None,
+    };
+    if operands.len() != names.len() {
+        return None;
+    }
+    let zero = |name: &str| {
+        matches!(
+            composite.attribute(name),
+            None | Some(CompositeValue::Integer(0))
+        )
+    };
+    let (q, k, v) = (&operands[0], &operands[1], &operands[2]);
+    let (&[batch, heads, queries, dim], &[kb, kv_heads, keys, kd]) = (q.shape(), k.shape()) else {
+        return None;
+    };
+    let fits = zero("is_causal")
+        && zero("window_size")
+        && v.shape() == k.shape()
+        && (kb, kd) == (batch, dim)
+        && [32, 64, 80, 128].contains(&dim)
+        && keys > 0
+        && kv_heads > 0
+        && heads % kv_heads == 0
+        && [k, v].iter().all(|a| a.element() == q.element());
+    let mask_fits = !masked || {
+        let mask = &operands[3];
+        let wanted = [batch, heads, queries, keys];
+        let kind = mask.element() == q.element() || mask.element() == ElementType::Bool;
+        let lead = 4usize.saturating_sub(mask.rank());
+        kind && mask.rank() <= 4
+            && mask.shape().last() == Some(&keys)
+            && mask
+                .shape()
+                .iter()
+                .zip(&wanted[lead..])
+                .all(|(&m, &w)| m == w || m == 1)
+    };
+    let scale = match composite.attribute("scale") {
+        Some(CompositeValue::Float(scale)) => *scale as f32,
+        None => 1.0 / (dim as f32).sqrt(),
+        _ => return None,
+    };
+    let shape = AttentionShape {
+        batch,
+        heads,
+        kv_heads,
+        queries,
+        keys,
+        dim,
+    };
+    (fits && mask_fits).then_some(Native::Attention { scale, shape })
+}
+
+/// The mask as numbers to add, with rank 4.
+fn additive_mask(mask: &Array, element: ElementType) -> Result<Array, OpError> {
+    let mut shape = vec![1; 4usize.saturating_sub(mask.rank())];
+    shape.extend_from_slice(mask.shape());
+    if mask.element() == element {
+        return Ok(mask.reshaped(&shape)?);
+    }
+    // The decomposition adds -10000 where the mask is false, not minus infinity.
+    let values = mask
+        .bytes()
+        .iter()
+        .map(|&b| if b != 0 { 0.0 } else { -1e4 })
+        .collect();
+    Ok(crate::scalar::store_f32(element, &shape, values)?)
 }
 
 /// The shape of x · wᵀ.

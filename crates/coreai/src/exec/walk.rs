@@ -434,6 +434,11 @@ impl<'a> Walk<'a> {
                 .map(Val::Const)
                 .collect());
         }
+        if let (OpCode::BatchMatmul, [a, b]) = (instr.code, arrays.as_slice()) {
+            if let Some(native) = Native::matmul(a, b) {
+                return self.step(instr, StepOp::Native(native), &known, &arrays);
+            }
+        }
         for i in shape_operands(instr.code, known.len()) {
             if let Some(value) = known.get(i) {
                 self.need_known(instr, value);

@@ -91,3 +91,36 @@ pub fn check(what: &str, got: &Array, want: &Array, tolerance: f32) {
         assert!(close, "{what}, element {i}: {x} instead of {y}");
     }
 }
+
+/// A little-endian C-order `.npy` file.
+pub fn npy(path: &std::path::Path) -> Array {
+    let bytes = std::fs::read(path).unwrap();
+    let length = u16::from_le_bytes([bytes[8], bytes[9]]) as usize;
+    let header = std::str::from_utf8(&bytes[10..10 + length]).unwrap();
+    let element = match header
+        .split("'descr': '")
+        .nth(1)
+        .unwrap()
+        .split('\'')
+        .next()
+        .unwrap()
+    {
+        "<f4" => ElementType::F32,
+        "<f2" => ElementType::F16,
+        "<i4" => ElementType::I32,
+        "|b1" => ElementType::Bool,
+        other => panic!("type {other}"),
+    };
+    let shape = header
+        .split("'shape': (")
+        .nth(1)
+        .unwrap()
+        .split(')')
+        .next()
+        .unwrap();
+    let shape: Vec<usize> = shape
+        .split(',')
+        .filter_map(|d| d.trim().parse().ok())
+        .collect();
+    Array::from_bytes(element, &shape, &bytes[10 + length..]).unwrap()
+}
