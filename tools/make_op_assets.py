@@ -217,6 +217,36 @@ def families() -> None:
         write(f"mlp_{name}", model, {"x": torch.randn(3, 8).to(dtype)})
 
 
+class Compressed(nn.Module):
+    """Weights as tables, with block-wise scales, and sparse."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        from coreai_torch._compression import custom_layers as layers
+
+        self.weights = nn.ModuleList([
+            layers.PalettizeModule(torch.randint(0, n, (8, 12), dtype=torch.uint8), torch.randn(groups, 1, n, 1))
+            for n, groups in [(2, 1), (4, 2), (16, 4), (64, 1), (256, 1)]])
+        self.weights.append(layers.PalettizeModule(torch.randint(0, 16, (4, 12), dtype=torch.uint8),
+                                                   torch.randn(2, 1, 16, 2), 0))
+        data = torch.randint(-8, 8, (8, 12), dtype=torch.int8)
+        scale = torch.rand(8, 3) + 0.5
+        self.weights += [layers.WeightDequantizeModule(data, scale, input_dtype=torch.int8),
+                         layers.WeightDequantizeModule(data, scale, zero_point=torch.randint(-4, 4, (8, 3), dtype=torch.int8),
+                                                       input_dtype=torch.int8),
+                         layers.WeightDequantizeModule(data, scale, minval=torch.randn(8, 3), input_dtype=torch.int8),
+                         layers.WeightDequantizeModule(torch.randn(8, 12).to(torch.float8_e4m3fn), scale)]
+        mask = torch.rand(8, 12) < 0.4
+        self.weights.append(layers.SparseModule(torch.randn(int(mask.sum())), mask))
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return tuple(x @ weight().t() for weight in self.weights)
+
+
+def compressed() -> None:
+    write("compressed", Compressed(), {"x": torch.randn(2, 12)})
+
+
 class Branches(nn.Module):
     """A data-dependent branch."""
 
@@ -226,6 +256,19 @@ class Branches(nn.Module):
 
 def control() -> None:
     write("branches", Branches(), {"x": torch.ones(3, 2)}, [{"x": -torch.ones(3, 2)}])
+
+
+class Loop(nn.Module):
+    """A loop whose length depends on its data: doubles until the sum passes a bound."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        from torch._higher_order_ops.while_loop import while_loop
+
+        return while_loop(lambda x: x.sum() < 100, lambda x: (x * 2,), (x,))[0]
+
+
+def loop() -> None:
+    write("loop", Loop(), {"x": torch.ones(2, 3)}, [{"x": torch.full((2, 3), 40.0)}])
 
 
 class Cache(nn.Module):
@@ -252,7 +295,7 @@ def main() -> None:
     options = parser.parse_args()
     FOLDER = options.folder.resolve()
     FOLDER.mkdir(parents=True, exist_ok=True)
-    for make in [linear_norm_gelu, encoder, decoder, families, control, state]:
+    for make in [linear_norm_gelu, encoder, decoder, families, compressed, control, loop, state]:
         if options.only in (None, make.__name__):
             torch.manual_seed(2026)
             make()

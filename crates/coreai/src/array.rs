@@ -103,7 +103,7 @@ impl Array {
                 given: data.len(),
             });
         }
-        let data = if data.as_ptr() as usize % element.size().min(8) == 0 {
+        let data = if (data.as_ptr() as usize).is_multiple_of(element.size().min(8)) {
             data
         } else {
             SharedBytes::new(AlignedBytes::copy_of(&data))

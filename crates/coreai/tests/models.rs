@@ -95,6 +95,16 @@ fn branches_depend_on_values() {
 }
 
 #[test]
+fn loops_depend_on_values() {
+    run("loop", 1e-6);
+}
+
+#[test]
+fn compressed_weights() {
+    run("compressed", 2e-6);
+}
+
+#[test]
 fn state_is_read_and_replaced() {
     let model = Model::load(assets().join("cache.aimodel")).unwrap();
     let function = model.function("main").unwrap();

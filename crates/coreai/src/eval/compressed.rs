@@ -183,10 +183,10 @@ pub(super) fn build_sparse(values: &Array, mask: &Array) -> Result<Array, OpErro
     let mut out = vec![0; len * size];
     let mut next = values.bytes().chunks_exact(size);
     for (slot, &bit) in out.chunks_exact_mut(size).zip(mask.bytes()) {
-        if bit != 0 {
-            if let Some(value) = next.next() {
-                slot.copy_from_slice(value);
-            }
+        if bit != 0
+            && let Some(value) = next.next()
+        {
+            slot.copy_from_slice(value);
         }
     }
     Ok(Array::from_bytes(values.element(), mask.shape(), &out)?)

@@ -256,7 +256,7 @@ pub(super) fn pool(
     checked_len(x.element(), &shape)?;
     let own = strides(sx);
     // The elements of each window in order.
-    let windows = |mut f: Box<dyn FnMut(&mut dyn Iterator<Item = usize>) + '_>| {
+    let windows = |f: &mut dyn FnMut(&[usize])| {
         if shape.contains(&0) {
             return;
         }
@@ -274,7 +274,7 @@ pub(super) fn pool(
                     break;
                 }
             }
-            f(&mut places.into_iter());
+            f(&places);
             if !advance(&mut at, &shape) {
                 break;
             }
@@ -283,39 +283,39 @@ pub(super) fn pool(
     match decode(x)? {
         Numbers::F32(v) => {
             let mut out = Vec::new();
-            windows(Box::new(|w| {
+            windows(&mut |w| {
                 out.push(if largest {
-                    w.fold(f32::NEG_INFINITY, |m, i| {
+                    w.iter().fold(f32::NEG_INFINITY, |m, &i| {
                         if m > v[i] || m.is_nan() { m } else { v[i] }
                     })
                 } else {
-                    w.map(|i| v[i]).sum()
+                    w.iter().map(|&i| v[i]).sum()
                 });
-            }));
+            });
             Ok(store_f32(x.element(), &shape, out)?)
         }
         Numbers::F64(v) => {
             let mut out = Vec::new();
-            windows(Box::new(|w| {
+            windows(&mut |w| {
                 out.push(if largest {
-                    w.fold(f64::NEG_INFINITY, |m, i| {
+                    w.iter().fold(f64::NEG_INFINITY, |m, &i| {
                         if m > v[i] || m.is_nan() { m } else { v[i] }
                     })
                 } else {
-                    w.map(|i| v[i]).sum()
+                    w.iter().map(|&i| v[i]).sum()
                 });
-            }));
+            });
             Ok(store_f64(x.element(), &shape, out)?)
         }
         Numbers::Int(v) => {
             let mut out = Vec::new();
-            windows(Box::new(|w| {
+            windows(&mut |w| {
                 out.push(if largest {
-                    w.map(|i| v[i]).max().unwrap_or(0)
+                    w.iter().map(|&i| v[i]).max().unwrap_or(0)
                 } else {
-                    w.map(|i| v[i]).sum()
+                    w.iter().map(|&i| v[i]).sum()
                 });
-            }));
+            });
             Ok(store_int(x.element(), &shape, &out)?)
         }
     }

@@ -8,7 +8,7 @@ pub(crate) fn exp(x: f32) -> f32 {
     let clamped = x.clamp(-104.0, 89.0);
     let n = (clamped * std::f32::consts::LOG2_E + ROUND) - ROUND;
     // ln 2 in two parts, the first exact in few bits, so that n · part is exact.
-    let r = (clamped - n * 0.693_359_375) - n * -2.121_944_4e-4;
+    let r = (clamped - n * 0.693_359_4) - n * -2.121_944_4e-4;
     let p = 0.001_392_617_6f32;
     let p = p * r + 0.008_363_173;
     let p = p * r + 0.041_666_555;

@@ -602,7 +602,7 @@ pub(super) fn range(start: &Array, stop: &Array, step: &Array) -> Result<Array, 
                 "a range from {a} to {b} by {s} does not end"
             )));
         }
-        let n = checked_len(element, &[count.max(0.0).min(1e18) as usize])?;
+        let n = checked_len(element, &[count.clamp(0.0, 1e18) as usize])?;
         let values = (0..n).map(|i| a + i as f64 * s).collect();
         return Ok(crate::scalar::store_f64(element, &[n], values)?);
     }

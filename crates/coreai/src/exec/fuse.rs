@@ -23,10 +23,10 @@ impl Plan {
         let mut same: Vec<Option<Source>> = vec![None; self.slots.len()];
         let mut base: Vec<Option<Source>> = vec![None; self.slots.len()];
         let replace = |same: &[Option<Source>], source: &mut Source| {
-            if let Source::Slot(slot) = source {
-                if let Some(other) = &same[*slot as usize] {
-                    *source = other.clone();
-                }
+            if let Source::Slot(slot) = source
+                && let Some(other) = &same[*slot as usize]
+            {
+                *source = other.clone();
             }
         };
         for step in &mut self.steps {
@@ -34,10 +34,10 @@ impl Plan {
             let StepOp::Alias { shape } = &step.op else {
                 continue;
             };
-            if let Some(Source::Slot(slot)) = step.inputs.first() {
-                if let Some(first) = &base[*slot as usize] {
-                    step.inputs[0] = first.clone();
-                }
+            if let Some(Source::Slot(slot)) = step.inputs.first()
+                && let Some(first) = &base[*slot as usize]
+            {
+                step.inputs[0] = first.clone();
             }
             let (Some(input), Some(&output)) = (step.inputs.first(), step.outputs.first()) else {
                 continue;

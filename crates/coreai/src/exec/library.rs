@@ -104,10 +104,18 @@ pub(super) fn linear(
 }
 
 /// a · b for [.., M, K] and [.., K, N] arrays. Each of the two has either all matrices of the batch or one for all.
-pub(super) fn matmul(dispatcher: &Dispatcher, a: &Array, b: &Array, shape: &[usize]) -> Result<Array, OpError> {
-    let element = type_name(a.element()).ok_or_else(|| OpError::Element(a.element().to_string()))?;
+pub(super) fn matmul(
+    dispatcher: &Dispatcher,
+    a: &Array,
+    b: &Array,
+    shape: &[usize],
+) -> Result<Array, OpError> {
+    let element =
+        type_name(a.element()).ok_or_else(|| OpError::Element(a.element().to_string()))?;
     let (&[.., m, k], &[.., n]) = (a.shape(), b.shape()) else {
-        return Err(OpError::invalid(format!("matrices {a:?} and {b:?} do not multiply")));
+        return Err(OpError::invalid(format!(
+            "matrices {a:?} and {b:?} do not multiply"
+        )));
     };
     let output = Output::new(dispatcher, a.element(), shape)?;
     let batch: usize = shape[..shape.len() - 2].iter().product();
@@ -133,7 +141,9 @@ pub(super) fn matmul(dispatcher: &Dispatcher, a: &Array, b: &Array, shape: &[usi
         .set_buffer(2, &output.buffer, 0)
         .set_bytes(3, &sizes)
         .map_err(fail)?;
-    encoder.dispatch_threadgroups([n.div_ceil(64), m.div_ceil(rows), batch], 128).map_err(fail)?;
+    encoder
+        .dispatch_threadgroups([n.div_ceil(64), m.div_ceil(rows), batch], 128)
+        .map_err(fail)?;
     encoder.run().map_err(fail)?;
     output.finish()
 }

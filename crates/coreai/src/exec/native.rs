@@ -124,17 +124,25 @@ impl Native {
 
     /// A batch of products, when a kernel covers and is worth it.
     pub fn matmul(a: &Array, b: &Array) -> Option<Self> {
-        let (&[ref ba @ .., m, ka], &[ref bb @ .., kb, n]) = (a.shape(), b.shape()) else { return None };
+        let (&[ref ba @ .., m, ka], &[ref bb @ .., kb, n]) = (a.shape(), b.shape()) else {
+            return None;
+        };
         let batch = eval::broadcast_shape(ba, bb).ok()?;
         let count: usize = batch.iter().product();
-        let whole = |own: &[usize]| own.iter().product::<usize>() == 1 || own.iter().product::<usize>() == count;
+        let whole = |own: &[usize]| {
+            own.iter().product::<usize>() == 1 || own.iter().product::<usize>() == count
+        };
         let fits = ka == kb
             && ka > 0
             && whole(ba)
             && whole(bb)
             && a.element() == b.element()
-            && matches!(a.element(), ElementType::F32 | ElementType::F16 | ElementType::BF16)
-            && m.saturating_mul(n).saturating_mul(ka).saturating_mul(count) >= library::MIN_LINEAR_WORK;
+            && matches!(
+                a.element(),
+                ElementType::F32 | ElementType::F16 | ElementType::BF16
+            )
+            && m.saturating_mul(n).saturating_mul(ka).saturating_mul(count)
+                >= library::MIN_LINEAR_WORK;
         let mut shape = batch;
         shape.extend([m, n]);
         fits.then_some(Self::Matmul { shape })

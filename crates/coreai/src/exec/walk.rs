@@ -359,12 +359,12 @@ impl<'a> Walk<'a> {
         if let Some(composite) = &graph.composite {
             let runtime = operands.iter().any(|v| matches!(v, Val::Slot(..)));
             let arrays: Option<Vec<Array>> = operands.iter().map(|v| array_of(v).ok()).collect();
-            if let (true, Some(arrays)) = (runtime, arrays) {
-                if let Some(native) = Native::composite(composite, &arrays) {
-                    return self
-                        .step(instr, StepOp::Native(native), &operands, &arrays)
-                        .map_err(|e| self.op_error(instr, e));
-                }
+            if let (true, Some(arrays)) = (runtime, arrays)
+                && let Some(native) = Native::composite(composite, &arrays)
+            {
+                return self
+                    .step(instr, StepOp::Native(native), &operands, &arrays)
+                    .map_err(|e| self.op_error(instr, e));
             }
         }
         self.graph(index, operands)
@@ -399,18 +399,17 @@ impl<'a> Walk<'a> {
         let elements = result_elements(instr)?;
         // A transposed weight waits for the product that takes it as it is.
         if let (OpCode::Transpose, [Val::Const(matrix), Val::Const(order)]) = (instr.code, operands)
+            && matrix.rank() == 2
+            && order.to_integers()? == [1, 0]
         {
-            if matrix.rank() == 2 && order.to_integers()? == [1, 0] {
-                return Ok(vec![Val::Transposed(matrix.clone())]);
-            }
+            return Ok(vec![Val::Transposed(matrix.clone())]);
         }
         if let (OpCode::BatchMatmul, [left @ Val::Slot(_, x), right @ Val::Transposed(w)]) =
             (instr.code, operands)
+            && let Some(native) = Native::linear(x, w)
         {
-            if let Some(native) = Native::linear(x, w) {
-                let (operands, arrays) = ([left.clone(), right.clone()], [x.clone(), w.clone()]);
-                return self.step(instr, StepOp::Native(native), &operands, &arrays);
-            }
+            let (operands, arrays) = ([left.clone(), right.clone()], [x.clone(), w.clone()]);
+            return self.step(instr, StepOp::Native(native), &operands, &arrays);
         }
         let mut arrays = Vec::with_capacity(operands.len());
         let mut known = Vec::with_capacity(operands.len());
@@ -434,10 +433,10 @@ impl<'a> Walk<'a> {
                 .map(Val::Const)
                 .collect());
         }
-        if let (OpCode::BatchMatmul, [a, b]) = (instr.code, arrays.as_slice()) {
-            if let Some(native) = Native::matmul(a, b) {
-                return self.step(instr, StepOp::Native(native), &known, &arrays);
-            }
+        if let (OpCode::BatchMatmul, [a, b]) = (instr.code, arrays.as_slice())
+            && let Some(native) = Native::matmul(a, b)
+        {
+            return self.step(instr, StepOp::Native(native), &known, &arrays);
         }
         for i in shape_operands(instr.code, known.len()) {
             if let Some(value) = known.get(i) {
@@ -495,11 +494,9 @@ impl<'a> Walk<'a> {
             std::ptr::from_ref(instr) as usize,
             arrays.iter().map(identity).collect(),
         );
-        if large {
-            if let Some(found) = lock(&self.folded.results).get(&key) {
-                let results = found[..spec.elements.len().min(found.len())].to_vec();
-                return Ok(results.into_iter().map(Val::Const).collect());
-            }
+        if large && let Some(found) = lock(&self.folded.results).get(&key) {
+            let results = found[..spec.elements.len().min(found.len())].to_vec();
+            return Ok(results.into_iter().map(Val::Const).collect());
         }
         let results = eval::evaluate(spec, arrays)?;
         if large {

@@ -118,15 +118,9 @@ mod tests {
 
     #[test]
     fn packed_data() {
-        let six = constant(
-            U6,
-            &[4],
-            false,
-            true,
-            &[1 | 2 << 6, 2 >> 2 | 3 << 4, 3 >> 4 | 63 << 2],
-        )
-        .array()
-        .unwrap();
+        let six = constant(U6, &[4], false, true, &[1 | 2 << 6, (3 << 4), (63 << 2)])
+            .array()
+            .unwrap();
         assert_eq!(six.bytes(), &[1, 2, 3, 63]);
         let four = constant(I4, &[3], false, true, &[0xe1, 0x07])
             .array()

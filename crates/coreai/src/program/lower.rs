@@ -221,15 +221,13 @@ impl Lowering<'_> {
                     name: "aicode.name",
                     values,
                 } = m.attr(entry)?
-                {
-                    if let Some(text) = values
+                    && let Some(text) = values
                         .first()
                         .map(|&v| m.attr_string(v))
                         .transpose()?
                         .flatten()
-                    {
-                        name = text.to_string();
-                    }
+                {
+                    name = text.to_string();
                 }
             }
             out.push(Port {
@@ -263,12 +261,11 @@ impl Lowering<'_> {
                 ("output_names", Attr::Array(items)) => composite.outputs = self.strings(&items)?,
                 ("op_attrs", Attr::Dictionary(items)) => {
                     for item in items {
-                        if let Attr::Opaque { name, values } = self.module.attr(item)? {
-                            if let Some(&v) = values.first() {
-                                if let Some(v) = self.composite_value(v, &mut budget)? {
-                                    composite.attributes.push((name.to_string(), v));
-                                }
-                            }
+                        if let Attr::Opaque { name, values } = self.module.attr(item)?
+                            && let Some(&v) = values.first()
+                            && let Some(v) = self.composite_value(v, &mut budget)?
+                        {
+                            composite.attributes.push((name.to_string(), v));
                         }
                     }
                 }
