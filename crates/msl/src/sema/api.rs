@@ -62,6 +62,7 @@ pub struct Library {
     kernels: Vec<KernelInfo>,
     constants: Vec<FunctionConstantInfo>,
     warnings: Vec<Diagnostic>,
+    file_name: String,
 }
 
 impl Library {
@@ -97,6 +98,7 @@ impl Library {
             kernels: Vec::new(),
             constants: Vec::new(),
             warnings: Vec::new(),
+            file_name: file_name.to_string(),
         };
         let none = FunctionConstantValues::default();
         let (mut sema, roots) = start(&translation, &none);
@@ -191,12 +193,39 @@ impl Library {
             if is_prelude(&self.translation.sources, f.decl.span) {
                 continue;
             }
+            let before = sema.diagnostics.len();
             if let Err(fail) = sema.check_function(f) {
                 sema.report_fail(fail);
             }
             sema.next_kernel();
+            if !self.has_kernels(roots) {
+                continue;
+            }
+            // No kernel needs it: what a header has that is not supported here does no harm.
+            if self.in_header(f.decl.span) {
+                sema.diagnostics.truncate(before);
+            }
+            for d in &mut sema.diagnostics[before..] {
+                if matches!(d.code, "E0610" | "E0630") {
+                    d.severity = crate::diagnostics::Severity::Warning;
+                }
+            }
         }
         add_new(list, std::mem::take(&mut sema.diagnostics));
+    }
+
+    fn has_kernels(&self, roots: &Roots) -> bool {
+        !roots.kernels.is_empty() || !roots.instantiations.is_empty()
+    }
+
+    /// Is the place in another file than the source text itself?
+    fn in_header(&self, span: Span) -> bool {
+        let name = self
+            .translation
+            .sources
+            .get(span.file)
+            .map_or("", |f| f.name.as_str());
+        name != self.file_name
     }
 
     /// All function constants, whether a kernel uses them or not.

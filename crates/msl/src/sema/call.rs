@@ -137,7 +137,8 @@ impl Sema<'_> {
         ok.map(|()| (template_args, ranks))
     }
 
-    fn rank_this(&mut self, f: &FunctionRef, this: Option<&LValue>) -> Option<Rank> {
+    /// How well an object fits the qualifiers of a member function; `None` if it may not be called.
+    pub fn rank_this(&mut self, f: &FunctionRef, this: Option<&LValue>) -> Option<Rank> {
         let is_member = f.record.is_some()
             && !f.decl.specs.is_static
             && !matches!(f.decl.kind, ast::FunctionKind::Constructor);
@@ -614,10 +615,13 @@ impl Sema<'_> {
         self.push_frame(f, template_args, span)?;
         let former_uses = std::mem::replace(&mut self.current_uses, uses);
         let former = self.span;
+        let pending = self.copy_back.len();
         let result = self.within(env.clone(), |s| {
             s.bind_params(&f.decl.params, args, &env, span)?;
-            inside(s)
+            inside(s)?;
+            s.write_back(pending)
         });
+        self.copy_back.truncate(pending);
         self.current_uses = former_uses;
         self.frames.pop();
         self.span = former;
@@ -749,6 +753,14 @@ impl Sema<'_> {
         let at = arg.span();
         if ty.is_reference() {
             let place = self.bind_reference(&ty, &arg, at)?;
+            let taken = param
+                .name
+                .as_ref()
+                .is_some_and(|n| self.current_uses.address_taken.contains(&n.name));
+            if taken && self.const_eval == 0 && self.unevaluated == 0 {
+                let place = self.addressable(place)?;
+                return Ok((place, ty));
+            }
             return Ok((place, ty));
         }
         let value = self.init(&ty.ty, &arg, at)?;
@@ -766,6 +778,42 @@ impl Sema<'_> {
         };
         place.is_const = ty.is_const;
         Ok((place, ty))
+    }
+
+    /// Copies memory that stood for variables back to them.
+    pub fn write_back(&mut self, pending: usize) -> Res<()> {
+        let list: Vec<(LValue, LValue)> = self.copy_back.drain(pending..).collect();
+        for (variable, memory) in list {
+            let value = self.load(&memory)?;
+            self.store(&variable, &value)?;
+        }
+        Ok(())
+    }
+
+    /// Memory that stands for a variable in registers while a function that takes its address runs.
+    fn addressable(&mut self, place: LValue) -> Res<LValue> {
+        let Place::Slots(slots) = &place.place else {
+            return Ok(place);
+        };
+        let kinds = self.leaf_kinds(&place.ty)?;
+        let plain = !kinds.is_empty() && kinds.iter().all(|k| matches!(k, LeafKind::Value(_)));
+        let storable = !matches!(place.ty, Type::Object(_));
+        if !plain
+            || !storable
+            || slots
+                .iter()
+                .any(|s| matches!(s, Slot::Fixed(Leaf::Place(_))))
+        {
+            return Ok(place);
+        }
+        let value = self.load(&place)?;
+        let mut memory = self.new_memory("reference", &place.ty, Space::Thread, 0)?;
+        self.store(&memory, &value)?;
+        memory.is_const = place.is_const;
+        if !place.is_const && slots.iter().all(|s| matches!(s, Slot::Local(_))) {
+            self.copy_back.push((place, memory.clone()));
+        }
+        Ok(memory)
     }
 
     /// One element of a function parameter pack: the pattern is bound with each template pack at that element.

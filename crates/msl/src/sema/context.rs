@@ -413,6 +413,8 @@ pub struct Sema<'a> {
     pub current_uses: Rc<Uses>,
     /// Memory of `threadgroup` variables, by declaration and depth of inlining.
     pub threadgroup: HashMap<((u32, u32, String), usize), MemoryId>,
+    /// Variables in registers, and the memory that stands for them inside a function which takes their address.
+    pub copy_back: Vec<(LValue, LValue)>,
     /// Above 0: a converting constructor is being sought.
     pub converting_depth: u32,
     /// Expressions open around this one.
@@ -478,6 +480,7 @@ impl<'a> Sema<'a> {
             uses: HashMap::new(),
             current_uses: Rc::default(),
             threadgroup: HashMap::new(),
+            copy_back: Vec::new(),
             converting_depth: 0,
             nesting: 0,
             dead_code: 0,
@@ -505,6 +508,7 @@ impl Sema<'_> {
         self.current_uses = Rc::default();
         self.threadgroup.clear();
         self.nesting = 0;
+        self.copy_back.clear();
         self.dead_code = 0;
         self.converting_depth = 0;
         self.library = LibraryState::default();

@@ -205,12 +205,20 @@ impl Sema<'_> {
         None
     }
 
-    /// The conversion function of a class for a target type, with its result.
-    fn conversion_function(&mut self, operand: &Operand, to: &Type) -> Option<FunctionRef> {
+    /// The conversion function of a class for a target type, with its template arguments.
+    fn conversion_function(
+        &mut self,
+        operand: &Operand,
+        to: &Type,
+    ) -> Option<(FunctionRef, Vec<TemplateArg>)> {
         let Type::Record(id) = operand.ty() else {
             return None;
         };
-        let mut best: Option<(Rank, FunctionRef)> = None;
+        let this = match operand {
+            Operand::Place(place) => Some(place.clone()),
+            Operand::Value(_) => None,
+        };
+        let mut best: Option<(Rank, FunctionRef, Vec<TemplateArg>)> = None;
         let mut ids = vec![*id];
         while let Some(id) = ids.pop() {
             self.complete_record(id).ok()?;
@@ -219,22 +227,65 @@ impl Sema<'_> {
                 let crate::ast::FunctionKind::Conversion(ty) = &f.decl.kind else {
                     continue;
                 };
-                let env = f.env.clone();
+                let Some(on_this) = self.rank_this(&f, this.as_ref()) else {
+                    continue;
+                };
+                let mut env = f.env.clone();
+                let mut own = Vec::new();
+                if let Some(header) = &f.decl.template {
+                    match self.deduce_conversion(&f, ty, header, to) {
+                        Some(args) => own = args,
+                        None => continue,
+                    }
+                    env = self.template_env(&env, header, &own);
+                }
                 let Some(result) = self.attempt(|s| s.within(env, |s| s.resolve_type(ty))) else {
                     continue;
                 };
                 let r = match (&result.ty, to) {
-                    (a, b) if a == b => 0,
+                    (a, b) if a == b => u32::from(f.decl.template.is_some()),
                     (Type::Scalar(a), Type::Scalar(b)) => rank_scalar(*a, *b),
                     (Type::Scalar(_), Type::Vector { .. }) => SPLAT,
                     _ => continue,
                 };
-                if best.as_ref().is_none_or(|(b, _)| r < *b) {
-                    best = Some((r, f));
+                let r = 2 * r + on_this;
+                if best.as_ref().is_none_or(|(b, ..)| r < *b) {
+                    best = Some((r, f, own));
                 }
             }
         }
-        best.map(|(_, f)| f)
+        best.map(|(_, f, own)| (f, own))
+    }
+
+    /// The template arguments of `template <…> operator T()` for a target type.
+    fn deduce_conversion(
+        &mut self,
+        f: &FunctionRef,
+        ty: &crate::ast::Ty,
+        header: &crate::ast::TemplateHeader,
+        to: &Type,
+    ) -> Option<Vec<TemplateArg>> {
+        let mut b = super::deduce::Bindings {
+            header,
+            args: vec![None; header.params.len()],
+        };
+        let env = f.env.clone();
+        let target = QualType::from(to.clone());
+        let matched = self.within(env.clone(), |s| s.unify(ty, &target, &mut b));
+        if !matched {
+            return None;
+        }
+        let args = std::mem::take(&mut b.args);
+        let span = self.span;
+        let own = self.attempt(|s| s.finish_args(header, args, &env, span))?;
+        if let Some(e) = &header.requires {
+            let scope = self.template_env(&env, header, &own);
+            let c = self.attempt(|s| s.within(scope, |s| s.constant_expr(e)))?;
+            if c.as_int() == Some(0) {
+                return None;
+            }
+        }
+        Some(own)
     }
 
     fn rank_pointer(&mut self, from: &Type, to: &Type) -> Option<Rank> {
@@ -315,9 +366,9 @@ impl Sema<'_> {
                 }
                 return self.no_conversion(&place.ty, to, span);
             }
-            if let Some(f) = self.conversion_function(&operand, to) {
+            if let Some((f, own)) = self.conversion_function(&operand, to) {
                 let this = self.place_of(operand)?;
-                let result = self.inline_call(&f, &[], Some(this), Vec::new(), span)?;
+                let result = self.inline_call(&f, &own, Some(this), Vec::new(), span)?;
                 return self.convert(result, to, explicit, span);
             }
         }

@@ -170,7 +170,8 @@ impl Sema<'_> {
         match entity {
             Entity::Template(id) => {
                 if let TemplateDecl::Alias(alias) = self.templates[id.index()].primary.clone() {
-                    return self.unify_alias(&alias, args, a, b);
+                    let env = self.templates[id.index()].env.clone();
+                    return self.unify_alias(&alias, env, args, a, b);
                 }
                 self.unify_instance(id, args, &a.ty, b)
             }
@@ -226,6 +227,7 @@ impl Sema<'_> {
     fn unify_alias(
         &mut self,
         alias: &Arc<ast::AliasDecl>,
+        env: Rc<Env>,
         args: &[ast::TemplateArg],
         a: &QualType,
         b: &mut Bindings<'_>,
@@ -237,7 +239,7 @@ impl Sema<'_> {
             header,
             args: vec![None; header.params.len()],
         };
-        if !self.unify(&alias.ty, a, &mut inner) {
+        if !self.within(env, |s| s.unify(&alias.ty, a, &mut inner)) {
             return false;
         }
         let given: Vec<Option<TemplateArg>> = inner.args;

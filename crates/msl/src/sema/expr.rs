@@ -1434,14 +1434,18 @@ impl Sema<'_> {
         let uses = self.uses_of(&l.body);
         let former_uses = std::mem::replace(&mut self.current_uses, uses);
         let former = self.span;
+        let pending = self.copy_back.len();
         let result = self.within(env.clone(), |s| {
             s.bind_params(&l.params, args, &env, span)?;
             let ret = match &l.ret {
                 Some(ty) if !super::tyres::has_auto(ty) => Some(s.resolve_type(ty)?),
                 _ => None,
             };
-            s.function_body(&l.body, ret, false)
+            let operand = s.function_body(&l.body, ret, false)?;
+            s.write_back(pending)?;
+            Ok(operand)
         });
+        self.copy_back.truncate(pending);
         self.current_uses = former_uses;
         self.frames.pop();
         self.span = former;

@@ -97,6 +97,29 @@ fn vec_template(s: &mut Sema<'_>, args: &[TemplateArg], span: Span) -> Res<QualT
     }
 }
 
+/// `uniform<T>`: a promise that all threads hold the same value, which nothing here depends on.
+fn uniform_template(s: &mut Sema<'_>, args: &[TemplateArg], span: Span) -> Res<QualType> {
+    match args {
+        [TemplateArg::Type(t)] => Ok(t.clone()),
+        _ => s.err("E0431", "'uniform' takes a type", span),
+    }
+}
+
+/// `is_convertible<From, To>`
+fn is_convertible(s: &mut Sema<'_>, args: &[TemplateArg], span: Span) -> Res<QualType> {
+    let [TemplateArg::Type(from), TemplateArg::Type(to)] = args else {
+        return s.err("E0431", "'is_convertible' takes two types", span);
+    };
+    let (from, to) = (from.clone(), to.clone());
+    let value = from.ty == Type::Void && to.ty == Type::Void
+        || s.unevaluated(|s| {
+            let operand = s.declared(&from)?;
+            Ok(s.rank(&Arg::Operand(operand, span), &to).is_some())
+        })
+        .unwrap_or(false);
+    Ok(Type::object(Object::Truth(value)).into())
+}
+
 /// `matrix<T, C, R>`
 fn matrix_template(s: &mut Sema<'_>, args: &[TemplateArg], span: Span) -> Res<QualType> {
     if let [
@@ -121,6 +144,91 @@ fn matrix_template(s: &mut Sema<'_>, args: &[TemplateArg], span: Span) -> Res<Qu
     )
 }
 
+/// The type of the argument that tells a compiler builtin how exact to be.
+const MATH_TAG: &str = "math mode";
+
+/// `__metal_exp(x, mode)` and the like: what `metal::exp` is made of in Apple's headers. Some sources call them directly.
+fn compiler_builtin(s: &mut Sema<'_>, call: &library::Call<'_>) -> Res<Operand> {
+    let name = call.name.strip_prefix("__metal_").unwrap_or(call.name);
+    let (name, drops_tag) = match name {
+        // `__metal_get_thread_index_in_simdgroup(ushort())` takes the type of its result.
+        "get_thread_index_in_simdgroup" => {
+            return thread_index(s, call, anymetal_ir::Builtin::ThreadIndexInSimdgroup);
+        }
+        "get_simdgroup_index_in_threadgroup" => {
+            return thread_index(s, call, anymetal_ir::Builtin::SimdgroupIndexInThreadgroup);
+        }
+        name => (name, true),
+    };
+    let args: Vec<Arg> = call
+        .args
+        .iter()
+        .filter(|arg| {
+            !(drops_tag
+                && matches!(arg.operand().and_then(|o| o.ty().as_object()), Some(Object::Tag(t)) if *t == MATH_TAG))
+        })
+        .cloned()
+        .collect();
+    // `__metal_frexp(x, &e)` passes a pointer where the function takes a reference.
+    let mut operands = Vec::with_capacity(args.len());
+    for arg in args {
+        operands.push(match arg {
+            Arg::Operand(o, at) if matches!(o.ty(), Type::Pointer(_)) => {
+                Arg::Operand(s.deref_operand(o, at)?, at)
+            }
+            arg => arg,
+        });
+    }
+    match library::lookup(s, "metal", name) {
+        Some(LibEntity::Function(function, namespace)) => {
+            let mut call_with = |args: &[Arg]| {
+                function(
+                    s,
+                    &library::Call {
+                        name,
+                        namespace,
+                        span: call.span,
+                        template_args: call.template_args,
+                        args,
+                    },
+                )
+            };
+            match (call_with(&operands), operands.split_last()) {
+                // The mode may be a plain number.
+                (Err(fail), Some((_, rest))) => call_with(rest).map_err(|_| fail),
+                (result, _) => result,
+            }
+        }
+        _ => s.err(
+            "E0433",
+            format!("unknown compiler builtin '{}'", call.name),
+            call.span,
+        ),
+    }
+}
+
+/// `make_uniform(x)`
+fn make_uniform(s: &mut Sema<'_>, call: &library::Call<'_>) -> Res<Operand> {
+    match call.args {
+        [Arg::Operand(operand, _)] => Ok(s.rvalue(operand.clone())?.into()),
+        _ => s.err("E0482", "'make_uniform' takes one argument", call.span),
+    }
+}
+
+fn thread_index(
+    s: &mut Sema<'_>,
+    call: &library::Call<'_>,
+    builtin: anymetal_ir::Builtin,
+) -> Res<Operand> {
+    let scalar = match call.args.first().and_then(Arg::operand).map(Operand::ty) {
+        Some(Type::Scalar(scalar)) => *scalar,
+        _ => Scalar::U32,
+    };
+    let leaf = s.emit1(anymetal_ir::Op::Builtin(builtin), Scalar::U32)?;
+    let leaf = s.convert_leaf(&leaf, scalar)?;
+    Ok(Value::one(scalar, leaf).into())
+}
+
 fn builtin_entity(name: &str) -> Option<Entity> {
     if let Some(ty) = builtin_type(name) {
         return Some(Entity::Type(ty.into()));
@@ -131,10 +239,33 @@ fn builtin_entity(name: &str) -> Option<Entity> {
             instantiate: vec_template,
             deduce: None,
         })),
+        "uniform" => Some(Entity::Library(LibEntity::Template {
+            name: "uniform",
+            instantiate: uniform_template,
+            deduce: None,
+        })),
+        "is_convertible" => Some(Entity::Library(LibEntity::Template {
+            name: "is_convertible",
+            instantiate: is_convertible,
+            deduce: None,
+        })),
         "matrix" => Some(Entity::Library(LibEntity::Template {
             name: "matrix",
             instantiate: matrix_template,
             deduce: None,
+        })),
+        "make_uniform" => Some(Entity::Functions(FunctionSet {
+            user: Vec::new(),
+            library: Some((make_uniform, "metal")),
+            args: Vec::new(),
+        })),
+        "__METAL_MAYBE_FAST_MATH__" | "__METAL_FAST_MATH__" | "__METAL_PRECISE_MATH__" => Some(
+            Entity::Operand(Value::empty(Type::object(Object::Tag(MATH_TAG))).into()),
+        ),
+        _ if name.starts_with("__metal_") => Some(Entity::Functions(FunctionSet {
+            user: Vec::new(),
+            library: Some((compiler_builtin, "metal")),
+            args: Vec::new(),
         })),
         "nullptr_t" => Some(Entity::Type(Type::Nullptr.into())),
         _ => None,

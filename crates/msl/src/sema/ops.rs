@@ -238,6 +238,9 @@ impl Sema<'_> {
                         let ast::FunctionKind::Conversion(ty) = &f.decl.kind else {
                             continue;
                         };
+                        if f.decl.template.is_some() {
+                            continue;
+                        }
                         let env = f.env.clone();
                         let Some(t) = self.attempt(|s| s.within(env, |s| s.resolve_type(ty)))
                         else {

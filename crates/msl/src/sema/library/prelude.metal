@@ -40,6 +40,8 @@ using void_t = void;
 
 template <typename A, typename B>
 constexpr constant bool is_same_v = is_same<A, B>::value;
+template <typename A, typename B>
+constexpr constant bool is_convertible_v = is_convertible<A, B>::value;
 template <typename T>
 constexpr constant bool is_floating_point_v = is_floating_point<T>::value;
 template <typename T>
