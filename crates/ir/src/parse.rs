@@ -1,5 +1,5 @@
-//! Reads the text form of a kernel back (see [`crate::print`]). The text may be hostile: errors say where, nothing panics,
-//! nesting is limited. The result is well formed as a data structure; [`crate::verify`] says whether it makes sense.
+//! Reads the text form of a kernel back (see [`mod@crate::print`]). The text may be hostile: errors say where, nothing panics,
+//! nesting is limited. The result is well formed as a data structure; [`mod@crate::verify`] says whether it makes sense.
 
 use anymetal_formats::ElementFormat;
 

@@ -1,4 +1,4 @@
-//! The text form of a kernel. [`crate::parse`] reads it back to the same kernel.
+//! The text form of a kernel. [`mod@crate::parse`] reads it back to the same kernel.
 
 use std::fmt::{self, Write};
 

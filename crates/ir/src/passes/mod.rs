@@ -19,7 +19,7 @@ pub use uniformity::{Control, Uniformity, UniformityInfo};
 use crate::kernel::Kernel;
 
 /// Runs all passes in the order that suits kernels as the front end lowers them. The kernel must satisfy the
-/// [verifier](crate::verify), and does so afterwards.
+/// [verifier](mod@crate::verify), and does so afterwards.
 pub fn optimize(kernel: &mut Kernel) {
     simplify(kernel);
     if scalars::run(kernel) {

@@ -274,7 +274,7 @@ impl Sema<'_> {
             Type::Closure(_) => "lambda".into(),
             Type::Nullptr => "nullptr_t".into(),
             Type::Overloads(_) => "overloaded function".into(),
-            Type::Object(object) => library::object_name(self, object),
+            Type::Object(object) => library::object_name(object),
         }
     }
 

@@ -187,7 +187,7 @@ pub fn object_layout(_sema: &Sema<'_>, object: &Object) -> Option<(u64, u32)> {
 }
 
 /// The name of an object type as a user would write it.
-pub fn object_name(sema: &Sema<'_>, object: &Object) -> String {
+pub fn object_name(object: &Object) -> String {
     let extents = |ty: &ExtentsType| {
         let index = super::layout::scalar_name(ty.index);
         if ty.extents.iter().all(Option::is_none) {
@@ -214,10 +214,7 @@ pub fn object_name(sema: &Sema<'_>, object: &Object) -> String {
                 TensorStorage::Inline => "tensor_inline",
             };
             let plane = ty.plane.as_ref().map_or(String::new(), |plane| {
-                format!(
-                    ", {}",
-                    object_name(sema, &Object::ScalePlane(plane.clone()))
-                )
+                format!(", {}", object_name(&Object::ScalePlane(plane.clone())))
             });
             format!(
                 "tensor<{} {constness}{}, {}, {storage}{plane}>",
@@ -256,7 +253,7 @@ pub fn object_name(sema: &Sema<'_>, object: &Object) -> String {
             let k = descriptor
                 .k
                 .map_or("dynamic".to_string(), |k| k.to_string());
-            let scope = object_name(sema, &Object::ExecutionScope(*simdgroups));
+            let scope = object_name(&Object::ExecutionScope(*simdgroups));
             format!(
                 "matmul2d<{} × {} × {k}, {scope}>",
                 descriptor.m, descriptor.n

@@ -992,7 +992,7 @@ fn slice(sema: &mut Sema<'_>, ty: &TensorType, object: &Operand, call: &Call<'_>
         to.storage = TensorStorage::Offset;
     }
     let (mut origin, mut extents) = (Vec::new(), Vec::new());
-    for d in 0..rank {
+    for (d, index) in indices.iter().enumerate() {
         let fixed = match explicit.get(d) {
             Some(_) => extent(int_at(sema, "slice", &explicit, d, call.span)?),
             None => None,
@@ -1007,14 +1007,9 @@ fn slice(sema: &mut Sema<'_>, ty: &TensorType, object: &Operand, call: &Call<'_>
             );
         }
         to.extents.extents[d] = fixed;
-        origin.push(sema.binary_leaf(
-            BinaryOp::Add,
-            &parts.origin[d],
-            &indices[d],
-            MathMode::Precise,
-        )?);
+        origin.push(sema.binary_leaf(BinaryOp::Add, &parts.origin[d], index, MathMode::Precise)?);
         let before = extent_of(sema, &parts, d)?;
-        let rest = sema.binary_leaf(BinaryOp::Sub, &before, &indices[d], MathMode::Precise)?;
+        let rest = sema.binary_leaf(BinaryOp::Sub, &before, index, MathMode::Precise)?;
         extents.push(match fixed {
             Some(fixed) => Some(Sema::int_leaf(Scalar::I64, i128::from(fixed))),
             None => Some(rest),
