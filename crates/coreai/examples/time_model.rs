@@ -45,14 +45,16 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         }
     }
     println!("best call {best:.2} ms");
-    if let Some(summary) = function.plan_summary(&inputs)? {
-        match summary {
-            Ok(summary) => summary
-                .steps
-                .iter()
-                .for_each(|(name, n)| println!("{n:5} {name}")),
-            Err(why) => println!("not planned: {why}"),
-        }
+    for step in function.profile(&inputs)? {
+        println!(
+            "{:9.3} ms {:5} {}",
+            step.time.as_secs_f64() * 1e3,
+            step.count,
+            step.name
+        );
+    }
+    if let Some(Err(why)) = function.plan_summary(&inputs)? {
+        println!("not planned: {why}");
     }
     Ok(())
 }

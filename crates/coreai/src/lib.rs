@@ -20,7 +20,7 @@ pub use asset::{Asset, Metadata, OpenOptions};
 pub use bytecode::ElementType;
 pub use bytes::{AlignedBytes, SharedBytes};
 pub use error::{AssetError, OpError, ProgramError, RunError};
-pub use exec::{Function, InputSpec, Model, ModelOptions, OutputSpec, PlanSummary};
+pub use exec::{Function, InputSpec, Model, ModelOptions, OutputSpec, PlanSummary, StepTime};
 pub use program::{
     Binary, Composite, CompositeValue, Constant, FunctionSummary, Graph, KernelSummary, OpCode,
     Port, PortSummary, Program, Reduction, Summary, Unary, ValueType, WeightSummary, print,

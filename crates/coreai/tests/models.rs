@@ -101,7 +101,7 @@ fn loops_depend_on_values() {
 
 #[test]
 fn compressed_weights() {
-    run("compressed", 2e-6);
+    run("compressed", 1e-5);
 }
 
 #[test]
@@ -178,13 +178,14 @@ fn a_kernel_that_does_not_compile_is_named() {
         .map(|_| ())
         .unwrap_err()
         .to_string();
-    println!("{error}");
-    assert!(
-        error.contains("kernel_broken.aimodel: kernel \""),
-        "{error}"
-    );
-    assert!(
-        error.contains("in the asset does not compile:\n"),
-        "{error}"
+    let (_, error) = error.split_once("kernel_broken.aimodel: ").unwrap();
+    let lines: Vec<&str> = error.lines().take(3).collect();
+    assert_eq!(
+        lines,
+        [
+            "kernel \"broken_lcrlqqhb\" in the asset does not compile:",
+            "error[E0433]: unknown name 'undefined_name'",
+            " --> broken_lcrlqqhb.metal:7:244",
+        ]
     );
 }

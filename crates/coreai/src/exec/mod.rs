@@ -10,4 +10,4 @@ mod plan;
 mod walk;
 
 pub use model::{Function, InputSpec, Model, ModelOptions, OutputSpec};
-pub use plan::PlanSummary;
+pub use plan::{PlanSummary, StepTime};

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use anymetal::Device;
 
@@ -13,7 +14,7 @@ use crate::error::{AssetError, OpError, ProgramError, RunError};
 use crate::program::{Detail, Graph, Program, ValueType, dims_text};
 
 use super::dispatch::Dispatcher;
-use super::plan::{Plan, PlanSummary, Source, StepOp};
+use super::plan::{Plan, PlanSummary, Source, StepOp, StepTime};
 use super::walk::{Folded, Walk};
 
 /// Plans that a function keeps, the oldest goes first.
@@ -303,7 +304,7 @@ impl Function {
         let key = self.key(inputs, states);
         let known = self.cached(&key);
         if let Some(Cached::Plan(plan)) = &known {
-            return self.replay(plan, inputs, states);
+            return self.replay(plan, inputs, states, |_, _| {});
         }
         let model = &*self.model;
         let walk = Walk::new(&model.program, &model.dispatcher, &model.folded, states);
@@ -325,11 +326,34 @@ impl Function {
         Ok(walked.outputs)
     }
 
+    /// The times of the steps of one planned call of a function without state, longest first. A function that is not
+    /// planned gives none.
+    pub fn profile(&self, inputs: &[(&str, Array)]) -> Result<Vec<StepTime>, RunError> {
+        self.run(inputs)?;
+        let ordered = check_inputs(&self.inputs(), inputs)?;
+        let Some(Cached::Plan(plan)) = self.cached(&self.key(&ordered, &[])) else {
+            return Ok(Vec::new());
+        };
+        let mut times: HashMap<String, (usize, Duration)> = HashMap::new();
+        self.replay(&plan, &ordered, &mut [], |op, time| {
+            let entry = times.entry(op.describe()).or_default();
+            entry.0 += 1;
+            entry.1 += time;
+        })?;
+        let mut out: Vec<StepTime> = times
+            .into_iter()
+            .map(|(name, (count, time))| StepTime { name, count, time })
+            .collect();
+        out.sort_by(|a, b| b.time.cmp(&a.time));
+        Ok(out)
+    }
+
     fn replay(
         &self,
         plan: &Plan,
         inputs: &[Array],
         states: &mut [Array],
+        mut timed: impl FnMut(&StepOp, Duration),
     ) -> Result<Vec<Array>, RunError> {
         let mut slots: Vec<Option<Array>> = vec![None; plan.slots.len()];
         for (&slot, array) in plan.inputs.iter().zip(inputs) {
@@ -354,6 +378,7 @@ impl Function {
                     error,
                 }
             };
+            let start = Instant::now();
             operands.clear();
             for source in &step.inputs {
                 operands.push(take(&slots, source).map_err(failed)?);
@@ -375,6 +400,7 @@ impl Function {
             for &slot in ends {
                 slots[slot as usize] = None;
             }
+            timed(&step.op, start.elapsed());
         }
         plan.outputs
             .iter()

@@ -41,6 +41,20 @@ pub(super) enum StepOp {
     WriteState(usize),
 }
 
+impl StepOp {
+    /// The kind of step, for people.
+    pub fn describe(&self) -> String {
+        match self {
+            StepOp::Host { code, .. } => format!("host {code:?}"),
+            StepOp::Alias { .. } => "view".to_string(),
+            StepOp::Native(native) => native.name().to_string(),
+            StepOp::Kernel(call) => format!("kernel {}", call.name),
+            StepOp::ReadState(_) => "read state".to_string(),
+            StepOp::WriteState(_) => "write state".to_string(),
+        }
+    }
+}
+
 /// A call of a Metal kernel inside the asset.
 #[derive(Debug)]
 pub(super) struct KernelCall {
@@ -135,21 +149,24 @@ impl Plan {
     pub fn summary(&self) -> PlanSummary {
         let mut steps = BTreeMap::new();
         for step in &self.steps {
-            let name = match &step.op {
-                StepOp::Host { code, .. } => format!("host {code:?}"),
-                StepOp::Alias { .. } => "view".to_string(),
-                StepOp::Native(native) => native.name().to_string(),
-                StepOp::Kernel(call) => format!("kernel {}", call.name),
-                StepOp::ReadState(_) => "read state".to_string(),
-                StepOp::WriteState(_) => "write state".to_string(),
-            };
-            *steps.entry(name).or_insert(0) += 1;
+            *steps.entry(step.op.describe()).or_insert(0) += 1;
         }
         PlanSummary {
             steps: steps.into_iter().collect(),
             folded: self.folded,
         }
     }
+}
+
+/// Time that one kind of step took in one call.
+#[derive(Debug, Clone, PartialEq)]
+pub struct StepTime {
+    /// The kind of step, as in [`PlanSummary::steps`].
+    pub name: String,
+    /// Number of steps.
+    pub count: usize,
+    /// Their time together.
+    pub time: std::time::Duration,
 }
 
 /// What a plan holds.
