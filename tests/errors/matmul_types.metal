@@ -1,6 +1,6 @@
 // A product of types that TensorOps does not have.
 //
-// error: E0580 Unsupported type
+// error: E0880 Unsupported type
 
 #include <metal_stdlib>
 #include <MetalPerformancePrimitives/MetalPerformancePrimitives.h>

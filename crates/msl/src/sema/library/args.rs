@@ -33,13 +33,13 @@ pub fn type_at<'a>(
     match args.get(at) {
         Some(TemplateArg::Type(ty)) => Ok(ty),
         Some(TemplateArg::Template(_)) if what.starts_with("matmul2d") && at == 1 => sema.err_help(
-            "E0540",
+            "E0840",
             "the scope of matmul2d is a class template without its arguments",
             span,
             "write `execution_simdgroup` for one SIMD-group, or `execution_simdgroups<N>` for N",
         ),
         Some(other) => sema.err(
-            "E0520",
+            "E0820",
             format!(
                 "template argument {} of '{what}' must be a type, not '{}'",
                 at + 1,
@@ -48,7 +48,7 @@ pub fn type_at<'a>(
             span,
         ),
         None => sema.err(
-            "E0521",
+            "E0821",
             format!("'{what}' needs template argument {} (a type)", at + 1),
             span,
         ),
@@ -68,7 +68,7 @@ pub fn int_at(
             Ok(value.as_int().unwrap_or(0))
         }
         Some(other) => sema.err(
-            "E0522",
+            "E0822",
             format!(
                 "template argument {} of '{what}' must be an integer, not '{}'",
                 at + 1,
@@ -77,7 +77,7 @@ pub fn int_at(
             span,
         ),
         None => sema.err(
-            "E0521",
+            "E0821",
             format!("'{what}' needs template argument {} (an integer)", at + 1),
             span,
         ),
@@ -129,7 +129,7 @@ pub fn operand<'a>(sema: &Sema<'_>, call: &Call<'a>, at: usize) -> Res<&'a Opera
         Some(arg) => arg.operand().map_or_else(
             || {
                 sema.err(
-                    "E0512",
+                    "E0812",
                     format!("'{}' takes no braced list here", call.name),
                     arg.span(),
                 )
@@ -137,7 +137,7 @@ pub fn operand<'a>(sema: &Sema<'_>, call: &Call<'a>, at: usize) -> Res<&'a Opera
             Ok,
         ),
         None => sema.err(
-            "E0511",
+            "E0811",
             format!(
                 "'{}' needs argument {}, {} given",
                 call.name,
@@ -164,7 +164,7 @@ pub fn expect_count(
         format!("{} to {}", counts.start(), counts.end())
     };
     sema.err(
-        "E0511",
+        "E0811",
         format!(
             "'{}' takes {wanted} arguments, {} given",
             call.name,
@@ -196,7 +196,7 @@ pub fn scalar_of(sema: &mut Sema<'_>, value: &Value, to: Scalar, span: Span) -> 
         }
         _ => {
             let ty = sema.type_name(&value.ty);
-            sema.err("E0523", format!("expected a number, not '{ty}'"), span)
+            sema.err("E0823", format!("expected a number, not '{ty}'"), span)
         }
     }
 }
@@ -223,7 +223,7 @@ pub fn indices(
                 if !plain && !listed {
                     let ty = sema.type_name(&value.ty);
                     return sema.err(
-                        "E0523",
+                        "E0823",
                         format!("an index of {what} must be an integer, not '{ty}'"),
                         arg.span(),
                     );
@@ -238,7 +238,7 @@ pub fn indices(
     }
     if leaves.len() != rank {
         return sema.err(
-            "E0524",
+            "E0824",
             format!(
                 "{what} of rank {rank} takes {rank} indices, {} given",
                 leaves.len()

@@ -60,7 +60,7 @@ fn instantiate(sema: &mut Sema<'_>, args: &[TemplateArg], span: Span) -> Res<Qua
             scalar @ (Scalar::I32 | Scalar::U32 | Scalar::F32 | Scalar::U64 | Scalar::Bool),
         ) => Ok(Type::object(Object::Atomic(scalar)).into()),
         _ => sema.err(
-            "E0615",
+            "E0915",
             format!(
                 "atomic<{}> does not exist; the types are int, uint, float, ulong and bool",
                 sema.qual_name(ty)
@@ -115,7 +115,7 @@ fn target(sema: &mut Sema<'_>, call: &Call<'_>) -> Res<(ValueId, Scalar, Space)>
     }
     let name = sema.type_name(&value.ty);
     sema.err(
-        "E0616",
+        "E0916",
         format!("'{}' takes a pointer to an atomic, not '{name}'", call.name),
         span,
     )
@@ -126,7 +126,7 @@ fn call(sema: &mut Sema<'_>, call: &Call<'_>) -> Res<Operand> {
     let found = FUNCTIONS.iter().find(|(known, _)| *known == call.name);
     let Some(&(_, op)) = found else {
         return sema.err(
-            "E0510",
+            "E0810",
             format!("'{}' is not declared", call.name),
             call.span,
         );
@@ -140,7 +140,7 @@ fn call(sema: &mut Sema<'_>, call: &Call<'_>) -> Res<Operand> {
     let (pointer, ty, space) = target(sema, call)?;
     if !matches!(space, Space::Device | Space::Threadgroup) {
         return sema.err(
-            "E0617",
+            "E0917",
             format!("an atomic in {space} memory does not exist"),
             call.args[0].span(),
         );
@@ -160,7 +160,7 @@ fn call(sema: &mut Sema<'_>, call: &Call<'_>) -> Res<Operand> {
     if !exists {
         let name = crate::sema::layout::scalar_name(ty);
         return sema.err(
-            "E0618",
+            "E0918",
             format!("'{}' does not exist for atomic<{name}>", call.name),
             call.span,
         );
@@ -217,7 +217,7 @@ fn compare_exchange(
     let value = args::value(sema, call, 1)?;
     let (Type::Pointer(pointee), Some(leaf)) = (&value.ty, value.leaf()) else {
         return sema.err(
-            "E0619",
+            "E0919",
             "the expected value is passed by pointer: `&expected`",
             call.args[1].span(),
         );

@@ -30,7 +30,7 @@ fn as_type(sema: &mut Sema<'_>, call: &Call<'_>) -> Res<Operand> {
     let (Some(from), Some(into)) = (from_shape, to_shape) else {
         let name = sema.type_name(if from_shape.is_none() { &value.ty } else { &to });
         return sema.err(
-            "E0635",
+            "E0935",
             format!("as_type is for scalars and vectors, not '{name}'"),
             call.span,
         );
@@ -38,7 +38,7 @@ fn as_type(sema: &mut Sema<'_>, call: &Call<'_>) -> Res<Operand> {
     if bytes(from) == 0 || bytes(from) != bytes(into) {
         let (a, b) = (sema.type_name(&value.ty), sema.type_name(&to));
         return sema.err(
-            "E0636",
+            "E0936",
             format!(
                 "as_type needs types of one size: '{a}' has {} bytes, '{b}' has {}",
                 bytes(from),

@@ -77,7 +77,7 @@ pub fn of_operand(sema: &mut Sema<'_>, operand: &Operand) -> Res<CoopId> {
         _ => {
             let name = sema.type_name(&value.ty);
             sema.err(
-                "E0560",
+                "E0860",
                 format!("expected a cooperative tensor, not '{name}'"),
                 sema.span,
             )
@@ -107,7 +107,7 @@ fn iterator_parts(sema: &mut Sema<'_>, operand: &Operand) -> Res<(CoopId, Leaf)>
     match value.leaves.as_slice() {
         [Leaf::Coop(coop), slot] => Ok((*coop, slot.clone())),
         _ => sema.err(
-            "E0561",
+            "E0861",
             "expected an iterator of a cooperative tensor",
             sema.span,
         ),
@@ -158,7 +158,7 @@ pub fn method(
             Ok(Value::one(Scalar::U16, Sema::int_leaf(Scalar::U16, capacity)).into())
         }
         "get_mask" => sema.err_help(
-            "E0562",
+            "E0862",
             "a cooperative tensor has no member 'get_mask'",
             call.span,
             "the member is `is_valid_element(i)`",
@@ -277,17 +277,17 @@ fn map_iterator(
     let Some(Object::CoopIterator(from_ty)) = source.ty().as_object().cloned() else {
         let name = sema.type_name(source.ty());
         return sema.err(
-            "E0561",
+            "E0861",
             format!("'map_iterator' takes an iterator of another cooperative tensor, not '{name}'"),
             call.span,
         );
     };
     if let Some(message) = map_rule(&from_ty, ty) {
-        return sema.err("E0563", message, call.span);
+        return sema.err("E0863", message, call.span);
     }
     if from_ty.element != ty.element {
         return sema.err(
-            "E0564",
+            "E0864",
             format!(
                 "map_iterator: the element types differ ('{}' and '{}')",
                 from_ty.element.msl_name(),
@@ -312,7 +312,7 @@ fn is_iterator_compatible(sema: &mut Sema<'_>, call: &Call<'_>) -> Res<Operand> 
     );
     let (Some(a), Some(b)) = (type_of(&source).cloned(), type_of(&destination).cloned()) else {
         return sema.err(
-            "E0560",
+            "E0860",
             "'is_iterator_compatible' takes two cooperative tensors",
             call.span,
         );
@@ -339,14 +339,14 @@ fn transfer(
     let Some(Object::Tensor(memory)) = source.ty().as_object().cloned() else {
         let name = sema.type_name(source.ty());
         return sema.err(
-            "E0542",
+            "E0842",
             format!("'{}' takes a tensor, not '{name}'", call.name),
             call.span,
         );
     };
     if memory.format != ty.element {
         return sema.err(
-            "E0565",
+            "E0865",
             format!(
                 "Tensor datatype does not match cooperative tensor: '{}' and '{}'",
                 memory.format.msl_name(),
@@ -357,7 +357,7 @@ fn transfer(
     }
     if !matches!(memory.space, Space::Device | Space::Threadgroup) {
         return sema.err(
-            "E0566",
+            "E0866",
             format!("Unsupported address space: {} memory", memory.space),
             call.span,
         );
@@ -366,13 +366,13 @@ fn transfer(
     let allowed = if ty.rank() == 1 { 1..=1 } else { 1..=2 };
     if !allowed.contains(&rank) {
         return sema.err(
-            "E0567",
+            "E0867",
             format!("a cooperative tensor of rank {} cannot be moved to or from a tensor of rank {rank}", ty.rank()),
             call.span,
         );
     }
     if memory.is_const && !load {
-        return sema.err("E0554", "the elements of this tensor are const", call.span);
+        return sema.err("E0854", "the elements of this tensor are const", call.span);
     }
     let coop = of_operand(sema, object)?;
     let tensor = Box::new(tensor::view(sema, &source)?);
@@ -397,7 +397,7 @@ pub fn operator(
             Some((|| {
                 let coop = of_operand(sema, &operands[0])?;
                 let Some(index) = operands.get(1) else {
-                    return sema.err("E0568", "a cooperative tensor takes one slot index", span);
+                    return sema.err("E0868", "a cooperative tensor takes one slot index", span);
                 };
                 let value = sema.rvalue(index.clone())?;
                 let slot = args::scalar_of(sema, &value, Scalar::I32, span)?;
@@ -479,7 +479,7 @@ fn iterator_operator(
                 }
             }
             _ => sema.err(
-                "E0569",
+                "E0869",
                 format!("an iterator of a cooperative tensor has no operator '{operator}'"),
                 span,
             ),
@@ -498,7 +498,7 @@ fn write_slot(sema: &mut Sema<'_>, variable: &Operand, slot: &Leaf, span: Span) 
             let target: Slot = slots[1].clone();
             sema.write_slot(&target, slot)
         }
-        _ => sema.err("E0570", "this iterator cannot be changed", span),
+        _ => sema.err("E0870", "this iterator cannot be changed", span),
     }
 }
 
@@ -530,13 +530,13 @@ fn reduce(sema: &mut Sema<'_>, call: &Call<'_>) -> Res<Operand> {
     );
     let (Some(from), Some(to)) = (type_of(&source).cloned(), type_of(&destination).cloned()) else {
         return sema.err(
-            "E0560",
+            "E0860",
             format!("'{}' takes two cooperative tensors", call.name),
             call.span,
         );
     };
     if let Some(message) = reduce_rule(call.name, rows, &from, &to) {
-        return sema.err("E0571", message, call.span);
+        return sema.err("E0871", message, call.span);
     }
     let op = if call.args.len() > 2 {
         let value = args::value(sema, call, 2)?;
@@ -547,7 +547,7 @@ fn reduce(sema: &mut Sema<'_>, call: &Call<'_>) -> Res<Operand> {
             Some(2) => ReduceOp::Min,
             _ => {
                 return sema.err(
-                    "E0572",
+                    "E0872",
                     "the reduction operation must be a constant",
                     call.args[2].span(),
                 );
@@ -562,7 +562,7 @@ fn reduce(sema: &mut Sema<'_>, call: &Call<'_>) -> Res<Operand> {
     } else {
         if op != ReduceOp::Sum {
             sema.warn(
-                "W0573",
+                "W0873",
                 format!("'{}' starts from the identity of a sum (0) whatever the operation is; pass the identity", call.name),
                 call.span,
             );

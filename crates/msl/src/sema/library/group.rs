@@ -87,7 +87,7 @@ pub fn lookup(name: &str) -> Option<LibEntity> {
 
 fn not_yet(sema: &mut Sema<'_>, call: &Call<'_>) -> Res<Operand> {
     sema.err_help(
-        "E0610",
+        "E0910",
         format!("'{}' is not supported yet", call.name),
         call.span,
         "use simd_shuffle_down or simd_shuffle_up and select the fill value by the lane index",
@@ -102,7 +102,7 @@ fn numbers(sema: &mut Sema<'_>, call: &Call<'_>, at: usize) -> Res<(Value, Scala
         None => {
             let name = sema.type_name(&value.ty);
             sema.err(
-                "E0513",
+                "E0813",
                 format!("'{}' takes numbers and vectors, not '{name}'", call.name),
                 call.args[at].span(),
             )
@@ -122,7 +122,7 @@ fn reduction(sema: &mut Sema<'_>, call: &Call<'_>) -> Res<Operand> {
     let bitwise = matches!(op, GroupOp::And | GroupOp::Or | GroupOp::Xor);
     if bitwise && scalar.is_float() {
         return sema.err(
-            "E0515",
+            "E0815",
             format!("'{}' takes integers", call.name),
             call.args[0].span(),
         );
@@ -243,7 +243,7 @@ fn flags(sema: &mut Sema<'_>, call: &Call<'_>, at: usize) -> Res<MemFlags> {
     let bits = value.leaf().and_then(|leaf: &Leaf| sema.int_of(leaf));
     let Some(bits) = bits else {
         return sema.err(
-            "E0611",
+            "E0911",
             format!("'{}' takes constant mem_flags", call.name),
             call.args[at].span(),
         );

@@ -179,7 +179,7 @@ pub fn mode_of(sema: &Sema<'_>, namespace: &str) -> MathMode {
 fn call(sema: &mut Sema<'_>, call: &Call<'_>) -> Res<Operand> {
     let Ok(at) = TABLE.binary_search_by_key(&call.name, |entry| entry.0) else {
         return sema.err(
-            "E0510",
+            "E0810",
             format!("'{}' is not declared", call.name),
             call.span,
         );
@@ -245,7 +245,7 @@ impl Args {
                 format!("{count} arguments")
             };
             return sema.err(
-                "E0511",
+                "E0811",
                 format!("'{}' takes {wanted}, {} given", call.name, call.args.len()),
                 call.span,
             );
@@ -259,7 +259,7 @@ impl Args {
         for arg in call.args {
             let Some(operand) = arg.operand() else {
                 return sema.err(
-                    "E0512",
+                    "E0812",
                     format!("'{}' takes no braced list", call.name),
                     arg.span(),
                 );
@@ -268,14 +268,14 @@ impl Args {
             let (Some(scalar), Some(lanes)) = (value.ty.component(), value.ty.lanes()) else {
                 let ty = sema.type_name(&value.ty);
                 return sema.err(
-                    "E0513",
+                    "E0813",
                     format!("'{}' takes numbers and vectors, not '{ty}'", call.name),
                     arg.span(),
                 );
             };
             if lanes > 1 && args.lanes > 1 && lanes != args.lanes {
                 return sema.err(
-                    "E0514",
+                    "E0814",
                     format!(
                         "'{}' takes vectors of one length, not {} and {lanes}",
                         call.name, args.lanes
@@ -334,7 +334,7 @@ impl Args {
     pub fn unify_integer(&mut self, sema: &mut Sema<'_>, call: &Call<'_>) -> Res<Scalar> {
         if let Some(scalar) = self.scalars.iter().find(|scalar| scalar.is_float()) {
             return sema.err(
-                "E0515",
+                "E0815",
                 format!(
                     "'{}' takes integers, not '{}'",
                     call.name,
@@ -367,7 +367,7 @@ impl Args {
                 crate::sema::layout::scalar_name(to),
             );
             return sema.err_help(
-                "E0516",
+                "E0816",
                 format!(
                     "the call of '{}' with '{a}' and '{b}' is ambiguous",
                     call.name
@@ -483,7 +483,7 @@ fn normalize(sema: &mut Sema<'_>, call: &Call<'_>, args: &mut Args) -> Res<Value
 fn cross(sema: &mut Sema<'_>, call: &Call<'_>, args: &mut Args) -> Res<Value> {
     let scalar = args.unify_float(sema, call)?;
     if args.lanes != 3 {
-        return sema.err("E0517", "'cross' takes vectors of 3 components", call.span);
+        return sema.err("E0817", "'cross' takes vectors of 3 components", call.span);
     }
     let (a, b, mode) = (args.rows[0].clone(), args.rows[1].clone(), args.mode);
     let mut leaves = Vec::with_capacity(3);
@@ -583,7 +583,7 @@ fn smoothstep(sema: &mut Sema<'_>, call: &Call<'_>, args: &mut Args) -> Res<Valu
 fn select(sema: &mut Sema<'_>, call: &Call<'_>, args: &mut Args) -> Res<Value> {
     let (condition, kind) = match (args.rows.pop(), args.scalars.pop()) {
         (Some(row), Some(scalar)) => (row, scalar),
-        _ => return sema.err("E0511", "'select' takes 3 arguments", call.span),
+        _ => return sema.err("E0811", "'select' takes 3 arguments", call.span),
     };
     args.unify(sema, call)?;
     let mut leaves = Vec::with_capacity(args.lanes as usize);
@@ -664,7 +664,7 @@ fn madsat(sema: &mut Sema<'_>, call: &Call<'_>, args: &mut Args) -> Res<Value> {
         (32, false) => Scalar::U64,
         _ => {
             return sema.err(
-                "E0518",
+                "E0818",
                 "'madsat' on 64-bit integers is not supported",
                 call.span,
             );
@@ -733,7 +733,7 @@ fn first_scalar(sema: &mut Sema<'_>, call: &Call<'_>, args: &Args) -> Res<Scalar
         return Ok(args.scalars[0]);
     }
     sema.err(
-        "E0515",
+        "E0815",
         format!("'{}' takes integers", call.name),
         call.span,
     )
@@ -745,7 +745,7 @@ fn call_with_results(sema: &mut Sema<'_>, call: &Call<'_>) -> Res<Operand> {
         [0, 1].map(|i| call.args.get(i).and_then(|arg| arg.operand()))
     else {
         return sema.err(
-            "E0519",
+            "E0819",
             format!(
                 "'{}' takes a value and a variable for its second result",
                 call.name
@@ -755,7 +755,7 @@ fn call_with_results(sema: &mut Sema<'_>, call: &Call<'_>) -> Res<Operand> {
     };
     let Some(input) = input.cloned() else {
         return sema.err(
-            "E0512",
+            "E0812",
             format!("'{}' takes no braced list", call.name),
             call.span,
         );
@@ -764,7 +764,7 @@ fn call_with_results(sema: &mut Sema<'_>, call: &Call<'_>) -> Res<Operand> {
     let value = sema.rvalue(input)?;
     let (Some(scalar), Some(lanes)) = (value.ty.component(), value.ty.lanes()) else {
         return sema.err(
-            "E0513",
+            "E0813",
             format!("'{}' takes numbers and vectors", call.name),
             call.span,
         );
@@ -806,7 +806,7 @@ fn call_with_results(sema: &mut Sema<'_>, call: &Call<'_>) -> Res<Operand> {
     if out.ty != result.ty {
         let (got, wanted) = (sema.type_name(&out.ty), sema.type_name(&result.ty));
         return sema.err(
-            "E0519",
+            "E0819",
             format!(
                 "the second result of '{}' is '{wanted}', not '{got}'",
                 call.name

@@ -46,7 +46,7 @@ fn instantiate_scope(sema: &mut Sema<'_>, args: &[TemplateArg], span: Span) -> R
     let count = int_at(sema, "execution_simdgroups", &args, 0, span)?;
     if !(1..=32).contains(&count) {
         return sema.err(
-            "E0574",
+            "E0874",
             format!("execution_simdgroups<{count}>: a threadgroup has 1 to 32 SIMD-groups"),
             span,
         );
@@ -62,7 +62,7 @@ fn instantiate(sema: &mut Sema<'_>, args: &[TemplateArg], span: Span) -> Res<Qua
     };
     let Some(fields) = fields else {
         return sema.err_help(
-            "E0575",
+            "E0875",
             "the first template argument of matmul2d must be a constant matmul2d_descriptor",
             span,
             "declare it as `constexpr auto descriptor = matmul2d_descriptor(…);`",
@@ -71,7 +71,7 @@ fn instantiate(sema: &mut Sema<'_>, args: &[TemplateArg], span: Span) -> Res<Qua
     let scope = type_at(sema, "matmul2d", &args, 1, span)?;
     let Some(Object::ExecutionScope(simdgroups)) = scope.ty.as_object() else {
         return sema.err_help(
-            "E0576",
+            "E0876",
             format!(
                 "Scope template argument should be of op_scope type, not '{}'",
                 sema.qual_name(scope)
@@ -83,7 +83,7 @@ fn instantiate(sema: &mut Sema<'_>, args: &[TemplateArg], span: Span) -> Res<Qua
     let simdgroups = *simdgroups;
     if simdgroups == 0 {
         return sema.err(
-            "E0577",
+            "E0877",
             "matmul2d with the scope `execution_thread` is not supported yet",
             span,
         );
@@ -91,7 +91,7 @@ fn instantiate(sema: &mut Sema<'_>, args: &[TemplateArg], span: Span) -> Res<Qua
     let size = |name: &str, value: i128| match u32::try_from(value) {
         Ok(value @ 1..=65536) => Ok(value),
         _ => sema.err(
-            "E0578",
+            "E0878",
             format!("matmul2d_descriptor: {name} = {value} is not in 1…65536"),
             span,
         ),
@@ -115,7 +115,7 @@ fn instantiate(sema: &mut Sema<'_>, args: &[TemplateArg], span: Span) -> Res<Qua
     };
     if k.is_some_and(|k| k % 16 != 0) {
         sema.refuse(
-            "E0579",
+            "E0879",
             "K must be dynamic or a multiple of 16",
             span,
             format!("k is {}", fields[2]),
@@ -191,7 +191,7 @@ fn check_formats(
     );
     let help = destinations(left, right);
     sema.err_help(
-        "E0580",
+        "E0880",
         format!("Unsupported type: matmul2d has no row for {note}"),
         span,
         help,
@@ -306,7 +306,7 @@ fn coordinate_type(
             Ok(scalar)
         }
         _ => sema.err(
-            "E0581",
+            "E0881",
             "the coordinate type is short, ushort, int or uint",
             span,
         ),
@@ -324,7 +324,7 @@ fn element_at(
     match element_format(&ty.ty) {
         Some(format) => Ok(format),
         None => sema.err(
-            "E0582",
+            "E0882",
             format!(
                 "template argument {} of '{name}' must be an element type, not '{}'",
                 at + 1,
@@ -356,7 +356,7 @@ fn destination_type(
             }
             None => {
                 return sema.err_help(
-                    "E0583",
+                    "E0883",
                     format!(
                         "template argument {} of '{name}' must be a tensor type, not '{}'",
                         at + 1,
@@ -372,7 +372,7 @@ fn destination_type(
     let index = coordinate_type(sema, name, &args, 3, span)?;
     if !coop::element_allowed(role, element) {
         return sema.err(
-            "E0584",
+            "E0884",
             format!("cooperative tensor data type can only be one of float, half, bfloat, int, not '{}'", element.msl_name()),
             span,
         );
@@ -437,14 +437,14 @@ fn input_type(
     check_formats(sema, left, right, destination, span)?;
     if simdgroups != 1 {
         return sema.err(
-            "E0585",
+            "E0885",
             "Input cooperative tensors require a single SIMD group",
             span,
         );
     }
     let Some(k) = descriptor.k else {
         return sema.err_help(
-            "E0586",
+            "E0886",
             "Inner dimension cannot be dynamic with input cooperative tensors",
             span,
             "give the descriptor a constant k",
@@ -453,7 +453,7 @@ fn input_type(
     let element = if role == CoopRole::Left { left } else { right };
     if !coop::element_allowed(role, element) {
         return sema.err(
-            "E0587",
+            "E0887",
             format!(
                 "input cooperative tensors of '{}' are not supported yet",
                 element.msl_name()
@@ -496,21 +496,21 @@ fn conversion_rule(
     };
     if transposed {
         return sema.err(
-            "E0588",
+            "E0888",
             "Input cooperative tensor cannot be transposed",
             span,
         );
     }
     if source.role != CoopRole::Destination || source.simdgroups != 1 {
         return sema.err(
-            "E0589",
+            "E0889",
             "only a matmul2d destination cooperative tensor of a single SIMD group can become an input",
             span,
         );
     }
     if source.element != input.element {
         return sema.err(
-            "E0590",
+            "E0890",
             format!(
                 "the source's elements are '{}', the input's are '{}'",
                 source.element.msl_name(),
@@ -521,7 +521,7 @@ fn conversion_rule(
     }
     if (source.rows, source.columns) != (input.rows, input.columns) {
         return sema.err(
-            "E0591",
+            "E0891",
             format!(
                 "the source is {} × {}, the input {} × {} (rows × columns)",
                 source.rows, source.columns, input.rows, input.columns
@@ -556,7 +556,7 @@ fn input(
     let Some(from_ty) = coop::type_of(&source).cloned() else {
         let name = sema.type_name(source.ty());
         return sema.err(
-            "E0560",
+            "E0860",
             format!("'{}' takes a cooperative tensor, not '{name}'", call.name),
             call.span,
         );
@@ -590,7 +590,7 @@ fn compatible(
     let Some(from_ty) = coop::type_of(&source).cloned() else {
         let name = sema.type_name(source.ty());
         return sema.err(
-            "E0560",
+            "E0860",
             format!("'{}' takes a cooperative tensor, not '{name}'", call.name),
             call.span,
         );
@@ -609,14 +609,14 @@ fn check_memory_tile(sema: &mut Sema<'_>, descriptor: &MatmulDescriptor, span: S
     let (m, n) = (descriptor.m, descriptor.n);
     if m % 8 != 0 || n % 8 != 0 {
         sema.refuse(
-            "E0592",
+            "E0892",
             "M and N must be multiples of 8",
             span,
             format!("m is {m}, n is {n}"),
         )?;
     } else if m % 16 != 0 && n % 16 != 0 {
         sema.refuse(
-            "E0593",
+            "E0893",
             "At least one of M or N must be a multiple of 16",
             span,
             format!("m is {m}, n is {n}"),
@@ -653,7 +653,7 @@ fn run(
             None => {
                 let name = sema.type_name(operand.ty());
                 return sema.err(
-                    "E0594",
+                    "E0894",
                     format!("the {side} operand of 'run' must be a tensor or cooperative tensor, not '{name}'"),
                     call.args[at].span(),
                 );
@@ -675,7 +675,7 @@ fn run(
         && to.operands != (left.format(), right.format())
     {
         return sema.err_help(
-            "E0595",
+            "E0895",
             "Input types must match cooperative tensor types",
             call.span,
             format!(
@@ -733,14 +733,14 @@ fn check_operand(
             let rank = ty.extents.extents.len();
             if rank != 2 {
                 return sema.err(
-                    "E0596",
+                    "E0896",
                     format!("the {side} operand has rank {rank}; matmul2d takes rank 2"),
                     span,
                 );
             }
             if ty.extents.index != Scalar::I32 {
                 return sema.err_help(
-                    "E0597",
+                    "E0897",
                     "Index type must be int",
                     span,
                     format!(
@@ -754,7 +754,7 @@ fn check_operand(
                 Space::Device | Space::Threadgroup | Space::Constant
             ) {
                 return sema.err(
-                    "E0566",
+                    "E0866",
                     format!(
                         "Unsupported address space: the {side} operand is in {} memory",
                         ty.space
@@ -763,14 +763,14 @@ fn check_operand(
                 );
             }
             if at == 2 && (ty.is_const || ty.space == Space::Constant) {
-                return sema.err("E0554", "the elements of the destination are const", span);
+                return sema.err("E0854", "the elements of the destination are const", span);
             }
         }
         Kind::Coop(ty) => {
             let wanted = [CoopRole::Left, CoopRole::Right, CoopRole::Destination][at];
             if ty.role != wanted {
                 return sema.err_help(
-                    "E0598",
+                    "E0898",
                     format!("this cooperative tensor is not a {side} operand"),
                     span,
                     match at {
@@ -782,7 +782,7 @@ fn check_operand(
             }
             if ty.simdgroups != simdgroups {
                 return sema.err(
-                    "E0599",
+                    "E0899",
                     format!("this cooperative tensor belongs to {} SIMD-groups, the operation to {simdgroups}", ty.simdgroups),
                     span,
                 );
@@ -797,7 +797,7 @@ fn check_operand(
             };
             if (ty.rows, ty.columns) != shape {
                 return sema.err(
-                    "E0600",
+                    "E0900",
                     format!(
                         "this cooperative tensor is {} × {}, the operation's {side} operand {} × {} (rows × columns)",
                         ty.rows, ty.columns, shape.0, shape.1
@@ -826,14 +826,14 @@ fn check_scales(
         };
         if at == 2 {
             return sema.err(
-                "E0601",
+                "E0901",
                 "Destination tensor cannot have scale factors",
                 span,
             );
         }
         if plane.format != ElementFormat::Fp8UE8M0 {
             return sema.err(
-                "E0602",
+                "E0902",
                 format!(
                     "scale dtype must be `metal_fp8_ue8m0_format`, not '{}'",
                     plane.format.msl_name()
@@ -843,7 +843,7 @@ fn check_scales(
         }
         if plane.block.is_empty() || plane.block.len() > 2 {
             return sema.err(
-                "E0603",
+                "E0903",
                 format!(
                     "a scale plane has 1 or 2 block sizes, not {}",
                     plane.block.len()
@@ -853,21 +853,21 @@ fn check_scales(
         }
         if plane.block[0] != 32 {
             return sema.err(
-                "E0604",
+                "E0904",
                 format!("Scale block size 0 must be 32, not {}", plane.block[0]),
                 span,
             );
         }
         if plane.block.get(1).is_some_and(|&block| block != 1) {
             return sema.err(
-                "E0605",
+                "E0905",
                 format!("Scale block size 1 must be 1, not {}", plane.block[1]),
                 span,
             );
         }
         if at == 0 && descriptor.transpose_left {
             sema.refuse(
-                "E0606",
+                "E0906",
                 "Left tensor must not be transposed if it has scale factors",
                 span,
                 "store A with K innermost (extents (K, M)) and pass transpose_left = false",
@@ -875,7 +875,7 @@ fn check_scales(
         }
         if at == 1 && !descriptor.transpose_right {
             sema.refuse(
-                "E0607",
+                "E0907",
                 "Right tensor must be transposed if it has scale factors",
                 span,
                 "store B with K innermost (extents (K, N)) and pass transpose_right = true",

@@ -118,7 +118,7 @@ fn refused(name: &str) -> Option<LibEntity> {
     if ty {
         let instantiate: LibInstantiate = |sema, _, span| {
             sema.err(
-                "E0630",
+                "E0930",
                 "this class of the Metal library is not supported yet",
                 span,
             )
@@ -132,7 +132,7 @@ fn refused(name: &str) -> Option<LibEntity> {
         Some(LibEntity::Function(
             |sema, call| {
                 sema.err(
-                    "E0630",
+                    "E0930",
                     format!("'{}' is not supported yet", call.name),
                     call.span,
                 )
@@ -486,7 +486,7 @@ fn on_subject(sema: &mut Sema<'_>, ty: &Type) -> LibEntity {
         |sema, call| {
             let Some(ty) = sema.library.subject.clone() else {
                 return sema.err(
-                    "E0510",
+                    "E0810",
                     format!("'{}' is not declared", call.name),
                     call.span,
                 );
@@ -495,7 +495,7 @@ fn on_subject(sema: &mut Sema<'_>, ty: &Type) -> LibEntity {
             match call_method(sema, &object, call) {
                 Some(result) => result,
                 None => sema.err(
-                    "E0510",
+                    "E0810",
                     format!("'{}' is not declared", call.name),
                     call.span,
                 ),
@@ -521,7 +521,7 @@ fn member_alias(
     {
         return ty;
     }
-    sema.err("E0510", format!("'{name}' is not declared"), span)
+    sema.err("E0810", format!("'{name}' is not declared"), span)
 }
 
 /// An operator with at least one object operand: `[]` (object, indices…), `()`, `*`, `->`, `++`, `--`, `p++`, `p--`, `+`, `==`, `=`, `+=`, …
@@ -589,7 +589,7 @@ fn construct_plane(
 ) -> Res<Operand> {
     let [Arg::Operand(operand, _)] = args else {
         return sema.err(
-            "E0548",
+            "E0848",
             "a plane object is constructed from a pointer",
             span,
         );
@@ -614,7 +614,7 @@ fn construct_plane(
         _ => {
             let name = sema.type_name(&value.ty);
             sema.err(
-                "E0548",
+                "E0848",
                 format!(
                     "a scale plane is constructed from a pointer to {} uchar, not '{name}'",
                     plane.space

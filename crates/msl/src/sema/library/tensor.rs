@@ -66,7 +66,7 @@ fn index_scalar(sema: &Sema<'_>, ty: &QualType, span: Span) -> Res<Scalar> {
     match ty.ty {
         Type::Scalar(scalar) if scalar.is_integer() => Ok(scalar),
         _ => sema.err(
-            "E0525",
+            "E0825",
             format!(
                 "the index type of extents must be an integer type, not '{}'",
                 sema.qual_name(ty)
@@ -103,7 +103,7 @@ fn instantiate_dextents(sema: &mut Sema<'_>, args: &[TemplateArg], span: Span) -
 fn check_rank(sema: &Sema<'_>, rank: usize, span: Span) -> Res<()> {
     if rank > MAX_RANK {
         return sema.err(
-            "E0526",
+            "E0826",
             format!("a tensor's rank is at most {MAX_RANK}, not {rank}"),
             span,
         );
@@ -164,7 +164,7 @@ pub fn construct_extents(
     }
     if leaves.len() != rank && leaves.len() != dynamic {
         return sema.err(
-            "E0527",
+            "E0827",
             format!("extents of rank {rank} take {rank} values (or {dynamic}, one for each dynamic one), {} given", leaves.len()),
             span,
         );
@@ -176,7 +176,7 @@ pub fn construct_extents(
                 (None, _) => kept.push(leaf),
                 (Some(fixed), Some(given)) if i128::from(*fixed) != given => {
                     return sema.err(
-                        "E0528",
+                        "E0828",
                         format!("extent {given} is given where the type says {fixed}"),
                         span,
                     );
@@ -221,7 +221,7 @@ fn convert_extents(
 ) -> Res<Value> {
     if from.rank() != to.rank() {
         return sema.err(
-            "E0529",
+            "E0829",
             format!(
                 "extents of rank {} cannot become extents of rank {}",
                 from.rank(),
@@ -277,12 +277,12 @@ fn dimension(sema: &mut Sema<'_>, call: &Call<'_>, rank: usize) -> Res<usize> {
     match sema.int_of(&leaf) {
         Some(at) if (0..rank as i128).contains(&at) => Ok(at as usize),
         Some(at) => sema.err(
-            "E0531",
+            "E0831",
             format!("dimension {at} is outside a tensor of rank {rank}"),
             call.args[0].span(),
         ),
         None => sema.err_help(
-            "E0532",
+            "E0832",
             "the dimension must be a constant here",
             call.args[0].span(),
             "unroll the loop over dimensions by hand",
@@ -305,7 +305,7 @@ fn instantiate_blockwise(sema: &mut Sema<'_>, args: &[TemplateArg], span: Span) 
     let plane = type_at(sema, "tensor_blockwise", &args, 0, span)?;
     if plane.ty.as_object() != Some(&Object::Tag("tensor_plane_scales")) {
         return sema.err_help(
-            "E0533",
+            "E0833",
             format!("'{}' is no plane tag", sema.qual_name(plane)),
             span,
             "the only plane is `tensor_plane_scales`",
@@ -314,7 +314,7 @@ fn instantiate_blockwise(sema: &mut Sema<'_>, args: &[TemplateArg], span: Span) 
     let element = type_at(sema, "tensor_blockwise", &args, 1, span)?;
     let Some(format) = element_format(&element.ty) else {
         return sema.err(
-            "E0534",
+            "E0834",
             format!(
                 "'{}' is no element type of a plane",
                 sema.qual_name(element)
@@ -330,7 +330,7 @@ fn instantiate_blockwise(sema: &mut Sema<'_>, args: &[TemplateArg], span: Span) 
             Ok(factor) if factor > 0 => block.push(factor),
             _ => {
                 return sema.err(
-                    "E0535",
+                    "E0835",
                     format!("block size {factor} is not positive"),
                     span,
                 );
@@ -350,7 +350,7 @@ fn instantiate_tensor(sema: &mut Sema<'_>, args: &[TemplateArg], span: Span) -> 
     let element = type_at(sema, "tensor", &args, 0, span)?.clone();
     let Some(format) = element_format(&element.ty) else {
         return sema.err(
-            "E0530",
+            "E0830",
             format!(
                 "'{}' is no element type of a tensor",
                 sema.qual_name(&element)
@@ -361,7 +361,7 @@ fn instantiate_tensor(sema: &mut Sema<'_>, args: &[TemplateArg], span: Span) -> 
     let extents = type_at(sema, "tensor", &args, 1, span)?;
     let Some(Object::Extents(extents)) = extents.ty.as_object() else {
         return sema.err_help(
-            "E0536",
+            "E0836",
             format!(
                 "the second template argument of tensor must be extents, not '{}'",
                 sema.qual_name(extents)
@@ -386,7 +386,7 @@ fn instantiate_tensor(sema: &mut Sema<'_>, args: &[TemplateArg], span: Span) -> 
             (2, Some(Object::Tag("tensor_inline"))) => tensor.storage = TensorStorage::Inline,
             (2, _) => {
                 return sema.err(
-                    "E0537",
+                    "E0837",
                     "tensor: Descriptor template parameter must be one of tensor_handle or tensor_inline",
                     span,
                 );
@@ -397,7 +397,7 @@ fn instantiate_tensor(sema: &mut Sema<'_>, args: &[TemplateArg], span: Span) -> 
             (_, Some(Object::ScalePlane(plane))) => tensor.plane = Some(plane.clone()),
             _ => {
                 return sema.err(
-                    "E0538",
+                    "E0838",
                     format!("'{}' is no tag of this tensor", sema.qual_name(tag)),
                     span,
                 );
@@ -408,7 +408,7 @@ fn instantiate_tensor(sema: &mut Sema<'_>, args: &[TemplateArg], span: Span) -> 
         && !matches!(tensor.space, Space::Device | Space::Constant)
     {
         return sema.err_help(
-            "E0539",
+            "E0839",
             format!(
                 "the elements of a tensor_handle tensor are in device or constant memory, not {}",
                 tensor.space
@@ -439,7 +439,7 @@ fn deduce_tensor(sema: &mut Sema<'_>, args: &[Arg], span: Span) -> Res<Type> {
     };
     let (Some(pointee), Some(extents)) = (pointee, extents) else {
         return sema.err_help(
-            "E0541",
+            "E0841",
             "the template arguments of tensor cannot be deduced from these arguments",
             span,
             "write `tensor(pointer, dextents<int, 2>(columns, rows))`",
@@ -447,7 +447,7 @@ fn deduce_tensor(sema: &mut Sema<'_>, args: &[Arg], span: Span) -> Res<Type> {
     };
     let Some(format) = element_format(&pointee.ty) else {
         return sema.err(
-            "E0530",
+            "E0830",
             format!(
                 "'{}' is no element type of a tensor",
                 sema.qual_name(&pointee)
@@ -611,7 +611,7 @@ pub fn view(sema: &mut Sema<'_>, operand: &Operand) -> Res<TensorRef> {
     let Some(Object::Tensor(ty)) = operand.ty().as_object() else {
         let name = sema.type_name(operand.ty());
         return sema.err(
-            "E0542",
+            "E0842",
             format!("expected a tensor, not '{name}'"),
             sema.span,
         );
@@ -677,13 +677,13 @@ pub fn construct(sema: &mut Sema<'_>, ty: &TensorType, args: &[Arg], span: Span)
             Some(value) => value.map(Operand::Value),
             None => {
                 let (from, to) = (sema.type_name(operand.ty()), sema.type_name(&whole));
-                sema.err("E0543", format!("'{from}' cannot become '{to}'"), span)
+                sema.err("E0843", format!("'{from}' cannot become '{to}'"), span)
             }
         };
     }
     if ty.storage != TensorStorage::Inline {
         return sema.err_help(
-            "E0544",
+            "E0844",
             "a tensor_handle tensor is not constructed in a kernel",
             span,
             "bind it as an argument, or declare the type with `tensor_inline`",
@@ -692,7 +692,7 @@ pub fn construct(sema: &mut Sema<'_>, ty: &TensorType, args: &[Arg], span: Span)
     let rank = ty.extents.rank();
     if args.len() < 2 || args.len() > 4 {
         return sema.err(
-            "E0545",
+            "E0845",
             format!("a tensor_inline tensor takes a pointer, extents, strides and a plane; {} arguments given", args.len()),
             span,
         );
@@ -746,7 +746,7 @@ pub fn construct(sema: &mut Sema<'_>, ty: &TensorType, args: &[Arg], span: Span)
         }
         (Some(_), None) => {
             return sema.err_help(
-                "E0546",
+                "E0846",
                 "the tensor has a scale plane, but no plane object is given",
                 span,
                 "pass `scales_plane(pointer)` as the last argument",
@@ -754,7 +754,7 @@ pub fn construct(sema: &mut Sema<'_>, ty: &TensorType, args: &[Arg], span: Span)
         }
         (_, Some(arg)) => {
             return sema.err(
-                "E0547",
+                "E0847",
                 "this argument is not a plane object of the tensor's type",
                 arg.span(),
             );
@@ -778,7 +778,7 @@ fn packed(sema: &mut Sema<'_>, extents: &[Leaf]) -> Res<Vec<Leaf>> {
 fn data_pointer(sema: &mut Sema<'_>, ty: &TensorType, arg: &Arg) -> Res<Leaf> {
     let span = arg.span();
     let Some(operand) = arg.operand().cloned() else {
-        return sema.err("E0512", "a tensor's first argument is a pointer", span);
+        return sema.err("E0812", "a tensor's first argument is a pointer", span);
     };
     let (pointee, leaf) = match operand {
         Operand::Place(LValue {
@@ -802,7 +802,7 @@ fn data_pointer(sema: &mut Sema<'_>, ty: &TensorType, arg: &Arg) -> Res<Leaf> {
                 _ => {
                     let name = sema.type_name(&value.ty);
                     return sema.err(
-                        "E0548",
+                        "E0848",
                         format!("a tensor's first argument is a pointer, not '{name}'"),
                         span,
                     );
@@ -818,14 +818,14 @@ fn data_pointer(sema: &mut Sema<'_>, ty: &TensorType, arg: &Arg) -> Res<Leaf> {
             sema.type_name(&element_type(ty.format)),
         );
         return sema.err(
-            "E0549",
+            "E0849",
             format!("the pointer is to '{from}', the tensor's elements are '{to}'"),
             span,
         );
     }
     if pointee.space_or_thread() != ty.space {
         return sema.err(
-            "E0550",
+            "E0850",
             format!(
                 "the pointer is to {} memory, the tensor's elements are in {} memory",
                 pointee.space_or_thread(),
@@ -836,7 +836,7 @@ fn data_pointer(sema: &mut Sema<'_>, ty: &TensorType, arg: &Arg) -> Res<Leaf> {
     }
     if pointee.is_const && !ty.is_const {
         return sema.err_help(
-            "E0551",
+            "E0851",
             "the pointer is to const elements, the tensor's are not const",
             span,
             "declare the tensor with `const` elements, or cast the const away",
@@ -857,14 +857,14 @@ fn constructor_extents(sema: &mut Sema<'_>, ty: &TensorType, arg: &Arg) -> Res<V
     };
     let Some(Object::Extents(from)) = operand.ty().as_object().cloned() else {
         return sema.err(
-            "E0536",
+            "E0836",
             "the second argument of a tensor is its extents",
             arg.span(),
         );
     };
     if from.rank() != ty.extents.rank() {
         return sema.err(
-            "E0529",
+            "E0829",
             format!(
                 "extents of rank {} are given to a tensor of rank {}",
                 from.rank(),
@@ -978,7 +978,7 @@ fn slice(sema: &mut Sema<'_>, ty: &TensorType, object: &Operand, call: &Call<'_>
     let explicit = flatten(call.template_args);
     if !explicit.is_empty() && explicit.len() != rank {
         return sema.err_help(
-            "E0552",
+            "E0852",
             format!("no matching member function: slice of a tensor of rank {rank} takes {rank} extents, {} given", explicit.len()),
             call.span,
             "`dynamic_extent` stands for the rest of a dimension",
@@ -1001,7 +1001,7 @@ fn slice(sema: &mut Sema<'_>, ty: &TensorType, object: &Operand, call: &Call<'_>
             && fixed > of
         {
             return sema.err(
-                "E0553",
+                "E0853",
                 format!("no matching member function: a slice of {fixed} elements in dimension {d} of a tensor with {of}"),
                 call.span,
             );
@@ -1026,7 +1026,7 @@ fn slice(sema: &mut Sema<'_>, ty: &TensorType, object: &Operand, call: &Call<'_>
 /// `T[x, y]`, or `T[array]`.
 pub fn element(sema: &mut Sema<'_>, object: &Operand, args: &[Arg], span: Span) -> Res<Operand> {
     let Some(Object::Tensor(ty)) = object.ty().as_object() else {
-        return sema.err("E0542", "expected a tensor", span);
+        return sema.err("E0842", "expected a tensor", span);
     };
     let ty = ty.clone();
     let indices = args::indices(
@@ -1093,14 +1093,14 @@ pub fn method(
             .and_then(|place| sema.load(&place).map(Operand::Value)),
         "set" | "store" => (|| {
             let Some((value, indices)) = call.args.split_first() else {
-                return sema.err("E0511", "'set' takes a value and indices", call.span);
+                return sema.err("E0811", "'set' takes a value and indices", call.span);
             };
             let place = clipped(sema, ty, object, indices, call.span)?;
             if ty.is_const {
-                return sema.err("E0554", "the elements of this tensor are const", call.span);
+                return sema.err("E0854", "the elements of this tensor are const", call.span);
             }
             let Some(operand) = value.operand().cloned() else {
-                return sema.err("E0512", "'set' takes no braced list", value.span());
+                return sema.err("E0812", "'set' takes no braced list", value.span());
             };
             let value = sema.rvalue(operand)?;
             let value = match element_type(ty.format) {
@@ -1139,7 +1139,7 @@ fn clipped(
                 bounds: Bounds::Clip,
             },
         }),
-        _ => sema.err("E0542", "expected an element of a tensor", span),
+        _ => sema.err("E0842", "expected an element of a tensor", span),
     }
 }
 
@@ -1183,7 +1183,7 @@ fn is_null_tensor(sema: &mut Sema<'_>, call: &Call<'_>) -> Res<Operand> {
     expect_count(sema, call, 1..=1)?;
     let operand = args::operand(sema, call, 0)?.clone();
     let Some(Object::Tensor(ty)) = operand.ty().as_object() else {
-        return sema.err("E0542", "'is_null_tensor' takes a tensor", call.span);
+        return sema.err("E0842", "'is_null_tensor' takes a tensor", call.span);
     };
     let storage = ty.storage;
     let value = sema.rvalue(operand)?;

@@ -141,7 +141,7 @@ fn instantiate_array(sema: &mut Sema<'_>, args: &[TemplateArg], span: Span) -> R
     match u64::try_from(count) {
         Ok(count) => Ok(Type::Array(Rc::new(element), count).into()),
         Err(_) => sema.err(
-            "E0620",
+            "E0920",
             format!("an array of {count} elements does not exist"),
             span,
         ),
@@ -155,7 +155,7 @@ fn instantiate_limits(sema: &mut Sema<'_>, args: &[TemplateArg], span: Span) -> 
     match ty.ty {
         Type::Scalar(scalar) => Ok(Type::object(Object::Limits(scalar)).into()),
         _ => sema.err(
-            "E0621",
+            "E0921",
             format!(
                 "numeric_limits<{}> has no members; it is for numbers",
                 sema.qual_name(ty)
@@ -303,7 +303,7 @@ macro_rules! truth_templates {
             Some(match name {
                 $($name => |sema, args, span| match predicate($name, args) {
                     Some(value) => Ok(Type::object(Object::Truth(value)).into()),
-                    None => sema.err("E0622", concat!("'", $name, "' takes types"), span),
+                    None => sema.err("E0922", concat!("'", $name, "' takes types"), span),
                 },)*
                 _ => return None,
             })
@@ -324,7 +324,7 @@ pub fn call_limit(sema: &mut Sema<'_>, scalar: Scalar, call: &Call<'_>) -> Optio
     let value = limit(scalar, call.name)?;
     if !call.args.is_empty() {
         return Some(sema.err(
-            "E0511",
+            "E0811",
             format!("'{}' takes no arguments", call.name),
             call.span,
         ));
