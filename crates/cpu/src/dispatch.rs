@@ -176,6 +176,10 @@ impl CpuKernel {
             table: tensors,
             stopped: AtomicBool::new(false),
             panels: Default::default(),
+            locked: bound
+                .iter()
+                .map(|(memory, writes)| (memory.id(), *writes))
+                .collect(),
             aliased,
             plan,
             isa: self.isa,
@@ -441,6 +445,14 @@ impl CpuKernel {
                                 mismatch,
                             });
                         }
+                        let writes =
+                            matches!(argument.access, Access::WriteOnly | Access::ReadWrite);
+                        if writes && !binding.memory.is_writable() {
+                            return Err(LaunchError::ReadOnlyMemory {
+                                name: name(),
+                                index,
+                            });
+                        }
                     }
                     BoundArgument::NullTensor => {}
                     _ => return Err(wrong("a tensor")),
@@ -563,11 +575,7 @@ impl CpuKernel {
                     }
                     handles[at] = binding.handle;
                     if !registry.by_handle.contains_key(&binding.handle) {
-                        let first = registry.objects.len();
-                        registry.add(first_registered, binding);
-                        for (object, _) in &mut registry.objects[first..] {
-                            object.writable &= writes;
-                        }
+                        registry.add(first_registered, binding, writes);
                     } else if writes {
                         let index = registry.by_handle[&binding.handle];
                         let number = (registry.tensors[index].pointer >> 48) as usize;

@@ -57,6 +57,7 @@ pub(super) struct Lower<'k> {
     pub over: Option<u32>,
     pub out: Block,
     pub location: LocationId,
+    queries: u32,
     pub depth: u32,
     pub deepest: [u32; 2],
     pub effects: anymetal_ir::passes::Effects,
@@ -85,6 +86,7 @@ pub(crate) fn lower(kernel: &Kernel, isa: Isa, dense: bool) -> Result<Program, C
         over: None,
         out: Block::default(),
         location: LocationId::default(),
+        queries: 0,
         depth: 0,
         deepest: [0; 2],
         effects: anymetal_ir::passes::Effects::of(kernel),
@@ -106,6 +108,7 @@ pub(crate) fn lower(kernel: &Kernel, isa: Isa, dense: bool) -> Result<Program, C
         })
         .map(|(_, &reg)| reg)
         .collect();
+    program.queries = lower.queries;
     program.main.depth = lower.deepest[0] + 1;
     program.map.depth = lower.deepest[1] + 1;
     super::allocate::allocate(&mut program, &lower.vregs);
@@ -552,7 +555,9 @@ impl Lower<'_> {
                     spec: spec.clone(),
                     field: *field,
                     out,
+                    memory: self.queries,
                 });
+                self.queries += 1;
             }
             Op::PointerOffset { pointer, offset } => {
                 let (pointer, offset) = (self.value(*pointer)?, self.value(*offset)?);

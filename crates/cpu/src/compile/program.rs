@@ -190,6 +190,8 @@ pub(crate) enum Inst {
         spec: Box<TensorSpec>,
         field: TensorField,
         out: Reg,
+        /// Where a worker remembers the last answer.
+        memory: u32,
     },
     Barrier(Scope),
     Fence,
@@ -371,6 +373,8 @@ pub(crate) struct Program {
     /// For the bodies of `CoopMap`, which have an area of their own.
     pub map: AreaSizes,
     pub uniform_bytes: u32,
+    /// Tensor queries.
+    pub queries: u32,
 }
 
 /// How an instruction touches a register.

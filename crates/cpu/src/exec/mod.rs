@@ -113,6 +113,8 @@ pub(crate) struct Worker<'d> {
     idle: LaneState,
     objects: Vec<Object>,
     tiles: Vec<Tile>,
+    /// Handle and answer of each tensor query.
+    queries: Vec<(u64, u64)>,
     map: Option<MapPlace>,
     strip: strip::StripInfo,
     budget: u64,
@@ -363,7 +365,8 @@ impl<'d> Worker<'d> {
                 spec,
                 field,
                 out,
-            } => return self.tensor_query(*handle, spec, *field, *out),
+                memory,
+            } => return self.tensor_query(*handle, spec, *field, *out, *memory as usize),
             Inst::Barrier(scope) => return self.barrier(*scope),
             Inst::Fence => fence(Ordering::SeqCst),
             Inst::Group {

@@ -79,6 +79,8 @@ pub(crate) struct Shared<'d> {
     /// A worker met a fault: the others stop at the next loop iteration.
     pub stopped: AtomicBool,
     pub panels: super::matmul::PanelCache,
+    /// Memories that the dispatch has locked, by number, and whether for writing.
+    pub locked: Vec<(u64, bool)>,
     /// Two arguments share memory that is written: no operand may be kept.
     pub aliased: bool,
     pub plan: super::StripPlan,
@@ -106,13 +108,27 @@ impl Shared<'_> {
             )
     }
 
-    /// Takes a tensor in; its index.
-    pub fn register(&self, binding: TensorBinding) -> usize {
-        let mut registry = self.registry.write().unwrap_or_else(|e| e.into_inner());
-        if let Some(&index) = registry.by_handle.get(&binding.handle) {
-            return index;
+    /// Takes in a tensor from the table; false if its memory is none that the dispatch has locked.
+    pub fn register(&self, binding: TensorBinding) -> bool {
+        let locked = |memory: &crate::HostMemory| {
+            self.locked
+                .iter()
+                .find(|(id, _)| *id == memory.id())
+                .map(|&(_, writes)| writes)
+        };
+        let Some(writes) = locked(&binding.memory) else {
+            return false;
+        };
+        if let Some(plane) = &binding.scales
+            && locked(&plane.memory).is_none()
+        {
+            return false;
         }
-        registry.add(self.first_registered, binding)
+        let mut registry = self.registry.write().unwrap_or_else(|e| e.into_inner());
+        if !registry.by_handle.contains_key(&binding.handle) {
+            registry.add(self.first_registered, binding, writes);
+        }
+        true
     }
 }
 
@@ -144,6 +160,7 @@ impl Registry {
         bits: usize,
         (extents, strides): (&[u64], &[i64]),
         name: ObjectName,
+        writable: bool,
     ) -> u64 {
         let (low, high) = reach(extents, strides).unwrap_or((0, -1));
         let byte = |elements: i64| -> i64 {
@@ -163,7 +180,7 @@ impl Registry {
             // SAFETY: start is inside the memory or at its end.
             ptr: unsafe { memory.as_ptr().add(start as usize) },
             length: (end - start) as u64,
-            writable: memory.is_writable(),
+            writable: writable && memory.is_writable(),
             lane_unit: 0,
             threadgroup: false,
         };
@@ -172,7 +189,8 @@ impl Registry {
         (number << 48) | ((offset as i64 - start) as u64 & ((1 << 48) - 1))
     }
 
-    pub fn add(&mut self, first_registered: usize, binding: TensorBinding) -> usize {
+    /// Takes a tensor in.
+    pub fn add(&mut self, first_registered: usize, binding: TensorBinding, writable: bool) {
         let name = |suffix: &str, bits: usize| ObjectName {
             name: format!("{}{suffix}", binding.name),
             space: AddressSpace::Device,
@@ -186,6 +204,7 @@ impl Registry {
             bits,
             (&binding.extents, &binding.strides),
             name("", bits),
+            writable,
         );
         let scales = match &binding.scales {
             Some(plane) => {
@@ -202,6 +221,7 @@ impl Registry {
                     plane.format.bits(),
                     (&extents, &plane.strides),
                     name(" (scales)", plane.format.bits()),
+                    false,
                 )
             }
             None => 0,
@@ -213,7 +233,6 @@ impl Registry {
             pointer,
             scales,
         });
-        index
     }
 }
 

@@ -89,7 +89,9 @@ impl<'d> Worker<'d> {
             return raise(FaultKind::UnknownTensor { handle }, lane);
         };
         binding.handle = handle;
-        shared.register(binding);
+        if !shared.register(binding) {
+            return raise(FaultKind::UnknownTensor { handle }, lane);
+        }
         let registry = shared.registry.read().unwrap_or_else(|e| e.into_inner());
         find(&registry).unwrap_or_else(|| raise(FaultKind::UnknownTensor { handle }, lane))
     }
@@ -100,6 +102,7 @@ impl<'d> Worker<'d> {
         spec: &'d TensorSpec,
         field: TensorField,
         out: Reg,
+        memory: usize,
     ) -> Outcome {
         debug_assert!(spec.space != AddressSpace::Thread);
         match self.value(handle) {
@@ -108,8 +111,14 @@ impl<'d> Worker<'d> {
                 base: handle,
                 stride: 0,
             } => {
+                // What is bound does not change during a dispatch. Handle 0 stands for nothing remembered yet.
+                if handle != 0 && self.queries[memory].0 == handle {
+                    self.set_all(out, self.queries[memory].1);
+                    return Ok(());
+                }
                 let lane = self.first_active(0, usize::MAX).unwrap_or(0);
                 let value = self.field(handle, spec, field, lane)?;
+                self.queries[memory] = (handle, value);
                 self.set_all(out, value);
             }
             _ => {

@@ -172,6 +172,7 @@ impl<'d> Worker<'d> {
                     ..tile
                 })
                 .collect(),
+            queries: vec![(0, 0); program.queries as usize],
             map: None,
             strip: StripInfo::default(),
             budget: 0,
