@@ -343,3 +343,59 @@ fn calls_are_checked() {
     let short = anymetal_coreai::Array::from_values(&[1, 2], vec![1i32, 1]).unwrap();
     assert!(run(&[("ids", ids), ("mask", short)]).contains("do not broadcast"));
 }
+
+/// A copy of an asset in which one text is replaced by another of the same length.
+fn patched(name: &str, from: &str, to: &str) -> PathBuf {
+    assert_eq!(from.len(), to.len());
+    let folder = copy(name, to);
+    let mut program = bytes(name);
+    let at = program
+        .windows(from.len())
+        .position(|w| w == from.as_bytes())
+        .unwrap();
+    program[at..at + to.len()].copy_from_slice(to.as_bytes());
+    std::fs::write(folder.join("main.mlirb"), program).unwrap();
+    folder
+}
+
+#[test]
+fn unknown_operations_are_refused_by_name() {
+    let folder = patched("linear_norm_gelu", "primitive.gelu_v1", "primitive.gelo_v1");
+    let error = ModelOptions::new()
+        .allow_wrong_hash(true)
+        .load(&folder)
+        .map(|_| ())
+        .unwrap_err()
+        .to_string();
+    assert_eq!(
+        error.replace(&folder.display().to_string(), "m.aimodel"),
+        "m.aimodel: the model uses operations that are not supported: primitive.gelo_v1 (1×); export it without them"
+    );
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn unknown_operations_with_a_decomposition_run_through_it() {
+    for (known, unknown) in [
+        ("broadcasting_add_v1", "broadcasting_adz_v1"),
+        ("broadcasting_mul_v1", "broadcasting_mux_v1"),
+        (
+            "broadcasting_batch_matmul_v1",
+            "broadcasting_batch_matmux_v1",
+        ),
+    ] {
+        let folder = patched("linear_norm_gelu", known, unknown);
+        let model = ModelOptions::new()
+            .allow_wrong_hash(true)
+            .load(&folder)
+            .unwrap();
+        let function = model.function("main").unwrap();
+        for case in common::cases("linear_norm_gelu") {
+            for _ in 0..2 {
+                let out = function.run(&[("x", case.inputs[0].1.clone())]).unwrap();
+                common::check(unknown, &out[0].1, &case.outputs[0].1, 2e-6);
+            }
+        }
+        std::fs::remove_dir_all(folder).unwrap();
+    }
+}

@@ -344,7 +344,7 @@ impl Function {
             .into_iter()
             .map(|(name, (count, time))| StepTime { name, count, time })
             .collect();
-        out.sort_by(|a, b| b.time.cmp(&a.time));
+        out.sort_by_key(|step| std::cmp::Reverse(step.time));
         Ok(out)
     }
 

@@ -16,8 +16,10 @@ use super::dispatch::Dispatcher;
 use super::native::Native;
 use super::plan::{KernelCall, Plan, SlotType, Source, Step, StepOp};
 
-/// Graphs may call graphs this deep.
-const MAX_CALL_DEPTH: usize = 64;
+/// Calls, branches and loops may nest this deep.
+const MAX_DEPTH: usize = 64;
+/// A longer walk is not recorded.
+const MAX_STEPS: usize = 1 << 20;
 /// Operations of one call; a `while` that does not end is stopped here.
 const MAX_OPERATIONS: u64 = 100_000_000;
 /// Folded results that are remembered for other shapes.
@@ -136,12 +138,24 @@ impl<'a> Walk<'a> {
         }
     }
 
+    /// A new slot; its number means nothing once the walk is not recorded any more.
     fn slot(&mut self, array: &Array) -> u32 {
+        if self.dynamic.is_some() {
+            return u32::MAX;
+        }
         self.plan.slots.push(SlotType {
             element: array.element(),
             shape: array.shape().to_vec(),
         });
         self.plan.slots.len() as u32 - 1
+    }
+
+    /// Stops recording.
+    fn stop_recording(&mut self, why: String) {
+        if self.dynamic.is_none() {
+            self.dynamic = Some(why);
+            self.plan = Plan::default();
+        }
     }
 
     fn source(&self, value: &Val) -> Source {
@@ -155,15 +169,7 @@ impl<'a> Walk<'a> {
     }
 
     fn graph(&mut self, index: usize, args: Vec<Val>) -> Result<Vec<Val>, RunError> {
-        if self.depth >= MAX_CALL_DEPTH {
-            return Err(RunError::Limit(format!(
-                "graphs call each other more than {MAX_CALL_DEPTH} deep"
-            )));
-        }
-        self.depth += 1;
-        let results = self.isolated(&self.program.graphs()[index].body, args);
-        self.depth -= 1;
-        results
+        self.isolated(&self.program.graphs()[index].body, args)
     }
 
     fn isolated(&mut self, body: &Body, args: Vec<Val>) -> Result<Vec<Val>, RunError> {
@@ -173,6 +179,23 @@ impl<'a> Walk<'a> {
 
     /// Runs a body; the values that its terminator passes on are the result.
     fn body(
+        &mut self,
+        body: &Body,
+        args: Vec<Val>,
+        env: &mut [Option<Val>],
+    ) -> Result<Vec<Val>, RunError> {
+        if self.depth >= MAX_DEPTH {
+            return Err(RunError::Limit(format!(
+                "calls, branches and loops nest more than {MAX_DEPTH} deep"
+            )));
+        }
+        self.depth += 1;
+        let results = self.instrs(body, args, env);
+        self.depth -= 1;
+        results
+    }
+
+    fn instrs(
         &mut self,
         body: &Body,
         args: Vec<Val>,
@@ -315,23 +338,26 @@ impl<'a> Walk<'a> {
     }
 
     fn record(&mut self, instr: &Instr, op: StepOp, inputs: Vec<Source>, outputs: Vec<u32>) {
-        if self.dynamic.is_none() {
-            self.plan.steps.push(Step {
-                op,
-                inputs,
-                outputs,
-                name: instr.name,
-                location: instr.location,
-            });
+        if self.dynamic.is_some() {
+            return;
         }
+        if self.plan.steps.len() >= MAX_STEPS {
+            return self.stop_recording(format!("a call has more than {MAX_STEPS} steps"));
+        }
+        self.plan.steps.push(Step {
+            op,
+            inputs,
+            outputs,
+            name: instr.name,
+            location: instr.location,
+        });
     }
 
     /// Marks the walk as one that cannot be replayed, if `value` depends on an input.
     fn need_known(&mut self, instr: &Instr, value: &Val) {
-        if matches!(value, Val::Slot(..)) && self.dynamic.is_none() {
+        if matches!(value, Val::Slot(..)) {
             let name = self.program.module().op_name(instr.name);
-            self.dynamic = Some(format!("{name} depends on input values"));
-            self.plan.steps.clear();
+            self.stop_recording(format!("{name} depends on input values"));
         }
     }
 
