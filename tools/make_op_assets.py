@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import pathlib
 
 import torch
@@ -34,6 +35,13 @@ class Call(nn.Module):
         return self.function(*args)
 
 
+def encode_value(value: float | int | bool) -> float | int | bool | str:
+    """A number as JSON has it: nine digits are enough for a float32, and NaN and infinity are strings."""
+    if not isinstance(value, float):
+        return value
+    return float(f"{value:.9g}") if math.isfinite(value) else str(value)
+
+
 def encode(tensor: torch.Tensor) -> dict:
     """A tensor as JSON, with the runtime's names of types; int64 and float64 are narrowed as the exporter does."""
     if tensor.dtype == torch.int64:
@@ -41,8 +49,7 @@ def encode(tensor: torch.Tensor) -> dict:
     if tensor.dtype == torch.float64:
         tensor = tensor.to(torch.float32)
     data = tensor.detach().to(torch.float32) if tensor.is_floating_point() else tensor
-    values = [str(v) if isinstance(v, float) and v != v or v in (float("inf"), float("-inf")) else v
-              for v in data.flatten().tolist()]
+    values = [encode_value(v) for v in data.flatten().tolist()]
     return {"dtype": str(tensor.dtype).removeprefix("torch."), "shape": list(tensor.shape), "data": values}
 
 
@@ -217,6 +224,21 @@ def families() -> None:
         write(f"mlp_{name}", model, {"x": torch.randn(3, 8).to(dtype)})
 
 
+def attention() -> None:
+    """Attention that the fused kernel covers, and products large enough for a kernel."""
+    q, k, v = torch.randn(1, 4, 9, 32), torch.randn(1, 2, 11, 32), torch.randn(1, 2, 11, 32)
+    keep = torch.rand(1, 1, 1, 11) < 0.7
+    keep[..., 0] = True
+    sdpa = F.scaled_dot_product_attention
+    wide = lambda t: t.repeat_interleave(2, 1)  # noqa: E731
+    write("attention", Call(lambda q, k, v, keep, bias: (
+        sdpa(q, wide(k), wide(v)), sdpa(q, wide(k), wide(v), keep), sdpa(q, wide(k), wide(v), bias, scale=0.3),
+        sdpa(q, wide(k), wide(v), is_causal=True), sdpa(q.half(), wide(k).half(), wide(v).half()))),
+        {"q": q, "k": k, "v": v, "keep": keep, "bias": torch.randn(9, 11)})
+    write("products", Call(lambda x, y, z: (x @ y, y @ x[0], z @ y, (x.half() @ y.half()).float())),
+          {"x": torch.randn(2, 33, 40), "y": torch.randn(40, 33), "z": torch.randn(1, 1, 3, 40)})
+
+
 class Compressed(nn.Module):
     """Weights as tables, with block-wise scales, and sparse."""
 
@@ -295,7 +317,7 @@ def main() -> None:
     options = parser.parse_args()
     FOLDER = options.folder.resolve()
     FOLDER.mkdir(parents=True, exist_ok=True)
-    for make in [linear_norm_gelu, encoder, decoder, families, compressed, control, loop, state]:
+    for make in [linear_norm_gelu, encoder, decoder, families, attention, compressed, control, loop, state]:
         if options.only in (None, make.__name__):
             torch.manual_seed(2026)
             make()

@@ -95,6 +95,33 @@ fn branches_depend_on_values() {
 }
 
 #[test]
+fn attention_composites_and_products_run_as_kernels() {
+    run("attention", 2e-3);
+    run("products", 2e-3);
+    for (name, step, count) in [("attention", "attention", 5), ("products", "matmul", 3)] {
+        let model = Model::load(assets().join(format!("{name}.aimodel"))).unwrap();
+        let function = model.function("main").unwrap();
+        let case = &cases(name)[0];
+        let inputs: Vec<(&str, Array)> = case
+            .inputs
+            .iter()
+            .map(|(n, a)| (n.as_str(), a.clone()))
+            .collect();
+        let outputs = function.run(&inputs).unwrap();
+        // The 32-bit results are as close as PyTorch's own kernels are to each other.
+        for (output, got) in outputs.iter().take(3) {
+            let want = &case.outputs.iter().find(|(n, _)| n == output).unwrap().1;
+            check(&format!("{name} {output}"), got, want, 2e-6);
+        }
+        let summary = function.plan_summary(&inputs).unwrap().unwrap().unwrap();
+        assert!(
+            summary.steps.contains(&(step.to_string(), count)),
+            "{summary:?}"
+        );
+    }
+}
+
+#[test]
 fn loops_depend_on_values() {
     run("loop", 1e-6);
 }

@@ -19,6 +19,8 @@ use crate::error::OpError;
 use crate::program::{OpCode, Reduction};
 
 pub(crate) use elementwise::broadcast_shape;
+#[cfg(test)]
+pub(crate) use math::erf64;
 pub(crate) use math::{erf, exp};
 pub(crate) use matmul::matmul_f32;
 pub(crate) use movement::permuted;

@@ -386,3 +386,93 @@ fn rms_norm(x: &Array, scale: &Array, eps: f32) -> Result<Array, OpError> {
     }
     Ok(crate::scalar::store_f32(x.element(), x.shape(), out)?)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Numbers without a pattern.
+    fn numbers(count: usize) -> Vec<f32> {
+        (0..count)
+            .map(|i| ((i * 7919 % 1009) as f32 - 504.0) / 173.0)
+            .collect()
+    }
+
+    #[test]
+    fn norms_match_double_precision() {
+        let (rows, width) = (7, 37);
+        let (x, a) = (
+            numbers(rows * width),
+            numbers(rows * width + 5)[5..].to_vec(),
+        );
+        let (g, b) = (
+            numbers(width + 3)[3..].to_vec(),
+            numbers(width + 9)[9..].to_vec(),
+        );
+        let array = |v: &[f32]| Array::from_values(&[v.len()], v.to_vec()).unwrap();
+        let matrix = |v: &[f32]| Array::from_values(&[rows, width], v.to_vec()).unwrap();
+        let (gamma, beta) = (array(&g), array(&b));
+        let plain = layer_norm(&matrix(&x), None, &gamma, &beta, 1e-5).unwrap();
+        let summed = layer_norm(&matrix(&x), Some(&matrix(&a)), &gamma, &beta, 1e-5).unwrap();
+        let rms = rms_norm(&matrix(&x), &gamma, 1e-6).unwrap();
+        for r in 0..rows {
+            let at = r * width..(r + 1) * width;
+            let row: Vec<f64> = x[at.clone()].iter().map(|&v| f64::from(v)).collect();
+            let sum: Vec<f64> = row
+                .iter()
+                .zip(&a[at])
+                .map(|(x, &a)| x + f64::from(a))
+                .collect();
+            for (got, row) in [(&plain, &row), (&summed, &sum)] {
+                let mean = row.iter().sum::<f64>() / width as f64;
+                let variance = row.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / width as f64;
+                for c in 0..width {
+                    let want = (row[c] - mean) / (variance + 1e-5).sqrt() * f64::from(g[c])
+                        + f64::from(b[c]);
+                    let got = f64::from(got.values::<f32>().unwrap()[r * width + c]);
+                    assert!(
+                        (got - want).abs() < 1e-5 * (1.0 + want.abs()),
+                        "{got} {want}"
+                    );
+                }
+            }
+            let square = row.iter().map(|x| x * x).sum::<f64>() / width as f64;
+            for c in 0..width {
+                let want = row[c] / (square + 1e-6).sqrt() * f64::from(g[c]);
+                let got = f64::from(rms.values::<f32>().unwrap()[r * width + c]);
+                assert!(
+                    (got - want).abs() < 1e-5 * (1.0 + want.abs()),
+                    "{got} {want}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn activations_match_double_precision() {
+        let x = numbers(999);
+        let sigmoid = |x: f64| 1.0 / (1.0 + (-x).exp());
+        let all: [(Activation, &dyn Fn(f64) -> f64); 4] = [
+            (Activation::Relu, &|x| x.max(0.0)),
+            (Activation::Silu, &|x| x * sigmoid(x)),
+            (Activation::Gelu, &|x| {
+                0.5 * x * (1.0 + eval::erf64(x / 2f64.sqrt()))
+            }),
+            (Activation::GeluTanh, &|x| {
+                let u = (2.0 / std::f64::consts::PI).sqrt() * (x + 0.044715 * x.powi(3));
+                0.5 * x * (1.0 + u.tanh())
+            }),
+        ];
+        for (activation, f) in all {
+            let mut out = x.clone();
+            activate(&mut out, activation);
+            for (&got, &x) in out.iter().zip(&x) {
+                let want = f(f64::from(x));
+                assert!(
+                    (f64::from(got) - want).abs() < 1e-6 * (1.0 + want.abs()),
+                    "{activation:?} {x}: {got}"
+                );
+            }
+        }
+    }
+}
