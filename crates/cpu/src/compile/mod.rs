@@ -1,6 +1,7 @@
 //! From kernel IR to a lane program.
 
 pub(crate) mod allocate;
+mod arithmetic;
 pub(crate) mod classify;
 mod control;
 mod coop;

@@ -43,7 +43,10 @@ impl Region {
 
     /// Bytes of the valid region.
     pub fn valid_bytes(&self) -> u64 {
-        (self.valid[0] * self.valid[1] * self.format.bits() / 8) as u64
+        (self.valid[0] as u64)
+            .saturating_mul(self.valid[1] as u64)
+            .saturating_mul(self.format.bits() as u64)
+            / 8
     }
 
     /// The part of the region that a tile of so many columns and rows covers.
@@ -253,8 +256,8 @@ impl<'d> Worker<'d> {
         let threadgroup = self.object(number).is_some_and(|object| object.threadgroup);
         let mut bytes = region.valid_bytes();
         if let Some(scales) = region.scales {
-            bytes += (region.valid[0].div_ceil(scales.block[0])
-                * region.valid[1].div_ceil(scales.block[1])) as u64;
+            let count = |d: usize| region.valid[d].div_ceil(scales.block[d]) as u64;
+            bytes = bytes.saturating_add(count(0).saturating_mul(count(1)));
         }
         if let Some(traffic) = &mut self.traffic {
             let counter = match (threadgroup, write) {
@@ -263,7 +266,7 @@ impl<'d> Worker<'d> {
                 (true, false) => &mut traffic.threadgroup_read,
                 (true, true) => &mut traffic.threadgroup_written,
             };
-            *counter += bytes;
+            *counter = counter.saturating_add(bytes);
         }
     }
 

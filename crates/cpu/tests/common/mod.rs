@@ -1,6 +1,7 @@
 //! Helpers to build small kernels and to run them.
 #![allow(dead_code)]
 
+pub mod numbers;
 pub mod tensors;
 
 use std::sync::Arc;
