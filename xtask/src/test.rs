@@ -46,10 +46,7 @@ pub fn run(options: &Options) -> Result<bool, String> {
         &mut cargo(&["test", "--release", "--workspace", "--quiet"]),
     );
     for path in tile_paths()? {
-        for folder in ["tests/kernels", "tests/talk", "kernels"] {
-            if !root().join(folder).is_dir() {
-                continue;
-            }
+        for folder in ["tests/kernels", "tests/talk"] {
             let mut command = Command::new(anymetal());
             command
                 .args(["test", folder])

@@ -188,6 +188,11 @@ fn annotations(source: &str) -> Vec<Line> {
         let (key, target) = head
             .split_once([' ', '['])
             .map_or((head, ""), |(key, _)| (key, head[key.len()..].trim()));
+        // Only these have a number; `kernel name: …` is prose.
+        let numbered = matches!(key, "arg" | "threadgroup" | "constant" | "expect");
+        if !numbered && !target.is_empty() {
+            continue;
+        }
         if let Some(key) = KEYS.into_iter().find(|&known| known == key) {
             out.push(Line {
                 key,
@@ -317,7 +322,7 @@ mod tests {
 
     #[test]
     fn header_with_variants() {
-        let source = "// Text: not a key.\n//\n// kernel: f\n// arg 0: buffer float[4] = iota\n// arg 1: buffer float[4]\n\
+        let source = "// Text: not a key.\n// kernel name: prose\n//\n// kernel: f\n// arg 0: buffer float[4] = iota\n// arg 1: buffer float[4]\n\
                       // expect 1: formula \"a0[i] +\n//     1\"\n// run: small\n// grid: threads 4\n// run: part\n\
                       // expect 1[0..2]: [1, 2]\n// expect 1: same\n// error: E0102 text here\nkernel void f() {}\n";
         let file = TestFile::parse(source).unwrap().unwrap();
