@@ -13,6 +13,9 @@ use crate::spec::fill::random_scale;
 use crate::spec::reference::Values;
 use crate::spec::{Argument, Field, Fill, TensorArgument};
 
+/// Most elements of all arguments together: their values are held as f64, several times.
+const MOST_ELEMENTS: usize = 1 << 28;
+
 /// Arguments in a device's memory.
 pub struct Bound {
     items: BTreeMap<usize, Item>,
@@ -64,6 +67,26 @@ impl Bound {
             items: BTreeMap::new(),
             initial: HashMap::new(),
         };
+        let mut left = MOST_ELEMENTS;
+        for (index, argument) in arguments {
+            let elements = match argument {
+                Argument::Buffer { extents, .. } => count(extents),
+                Argument::Tensor(tensor) => count(&tensor.extents),
+                Argument::Struct(fields) => fields.iter().try_fold(0, |total, field| {
+                    Some(
+                        total
+                            + match field {
+                                Field::Tensor(tensor) => count(&tensor.extents)?,
+                                Field::Scalar(..) => 1,
+                            },
+                    )
+                }),
+                _ => Some(0),
+            };
+            left = elements.and_then(|elements| left.checked_sub(elements)).ok_or_else(|| {
+                format!("argument {index}: too many elements; all arguments together can have {MOST_ELEMENTS}")
+            })?;
+        }
         // Handles need the tensors that they name.
         let is_handles = |argument: &Argument| matches!(argument, Argument::Handles(_));
         let (last, first): (Vec<_>, Vec<_>) = arguments
@@ -101,7 +124,7 @@ impl Bound {
                 extents,
                 fill,
             } => {
-                let count = count(extents)?;
+                let count = count(extents).ok_or("too many elements")?;
                 let (bytes, elements) = encode(*format, &fill.values(*format, count, folder)?);
                 let values = Values {
                     format: *format,
@@ -236,28 +259,17 @@ impl Bound {
             ..initial.clone()
         })
     }
-
-    /// The buffer indices that hold memory, in order.
-    pub fn indices(&self) -> Vec<usize> {
-        self.initial
-            .keys()
-            .copied()
-            .filter(|index| !matches!(self.items[index], Item::Bytes { .. }))
-            .collect()
-    }
 }
 
 fn text(error: anymetal::Error) -> String {
     error.to_string()
 }
 
-fn count(extents: &[usize]) -> Result<usize, String> {
-    let product = extents
+fn count(extents: &[usize]) -> Option<usize> {
+    extents
         .iter()
-        .try_fold(1usize, |product, &extent| product.checked_mul(extent));
-    product
-        .filter(|&count| count <= 1 << 33)
-        .ok_or_else(|| "too many elements".to_string())
+        .try_fold(1usize, |product, &extent| product.checked_mul(extent))
+        .filter(|&count| count <= MOST_ELEMENTS)
 }
 
 fn pad(bytes: &mut Vec<u8>, align: usize) {
@@ -276,7 +288,7 @@ fn tensor(
     folder: &Path,
 ) -> Result<(Tensor, Values), String> {
     let format = argument.format;
-    let count = count(&argument.extents)?;
+    let count = count(&argument.extents).ok_or("too many elements")?;
     let (bytes, mut elements) = encode(format, &argument.fill.values(format, count, folder)?);
     let extents = Extents::new(&argument.extents).map_err(|error| error.to_string())?;
     let mut descriptor = TensorDescriptor::new(extents, format);
@@ -290,7 +302,10 @@ fn tensor(
         Some(strides) => {
             let strides = Strides::new(strides).map_err(|error| error.to_string())?;
             let descriptor = descriptor.with_strides(strides);
-            let span = strides.span(&extents).ok_or("the strides are too large")?;
+            let span = strides
+                .span(&extents)
+                .filter(|&span| span <= MOST_ELEMENTS)
+                .ok_or("the strides are too large")?;
             let buffer = device
                 .new_buffer(format.bytes_for(span).max(1))
                 .map_err(text)?;
@@ -302,7 +317,7 @@ fn tensor(
         let blocks: usize = argument
             .extents
             .iter()
-            .zip(block)
+            .zip(block.iter().chain(std::iter::repeat(&1)))
             .map(|(&extent, &factor)| extent.div_ceil(factor))
             .product();
         let codes: Vec<u8> = match (&argument.scale_codes, &argument.fill) {
@@ -333,7 +348,11 @@ fn tensor(
 fn apply_scales(elements: &mut [f64], extents: &[usize], block: &[usize], codes: &[u8]) {
     for (index, element) in elements.iter_mut().enumerate() {
         let (mut rest, mut at, mut stride) = (index, 0, 1);
-        for (&extent, &factor) in extents.iter().zip(block) {
+        // Factors that are not given are 1.
+        for (&extent, &factor) in extents
+            .iter()
+            .zip(block.iter().chain(std::iter::repeat(&1)))
+        {
             at += rest % extent / factor * stride;
             stride *= extent.div_ceil(factor);
             rest /= extent;

@@ -7,6 +7,7 @@ use anymetal_coreai::{Array, ElementType, InputSpec};
 use tokenizers::Tokenizer;
 
 use crate::npy;
+use crate::spec::shortened;
 
 /// What was given for the inputs of a function.
 pub struct Inputs {
@@ -242,15 +243,18 @@ fn array(spec: &InputSpec, value: &str) -> Result<Array, String> {
             "true" => Ok(1.0),
             "false" => Ok(0.0),
             word => word.parse::<f64>().map_err(|_| {
+                let word = shortened(word);
                 format!("`{word}` is no number (numbers are separated by commas; files end in .npy; text begins with text:)")
             }),
         })
         .collect::<Result<Vec<_>, _>>()?;
     let shape = shape.unwrap_or_else(|| infer(spec, numbers.len()));
-    let count: usize = shape.iter().product();
-    if count != numbers.len() {
+    let count = shape
+        .iter()
+        .try_fold(1usize, |product, &extent| product.checked_mul(extent));
+    if count != Some(numbers.len()) {
         return Err(format!(
-            "{} numbers are given for a shape of {count}",
+            "{} numbers are given for the shape {shape:?}",
             numbers.len()
         ));
     }
@@ -263,8 +267,7 @@ fn infer(spec: &InputSpec, count: usize) -> Vec<usize> {
         .shape
         .iter()
         .flatten()
-        .map(|&n| n as usize)
-        .product::<usize>()
+        .fold(1usize, |product, &n| product.saturating_mul(n as usize))
         .max(1);
     let free = spec.shape.iter().rposition(Option::is_none);
     spec.shape

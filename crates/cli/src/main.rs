@@ -3,6 +3,17 @@
 //! Exit codes: 0 all went well; 1 the input is wrong, a kernel faulted or a test failed (the message says which); 2 the
 //! command line is wrong.
 
+/// As the standard macro, but a reader that has gone away (`anymetal … | head`) ends the command quietly instead of with
+/// a panic.
+macro_rules! print {
+    ($($words:tt)*) => { crate::write_out(format_args!($($words)*)) };
+}
+/// As the standard macro, with [`print!`]'s care.
+macro_rules! println {
+    () => { crate::write_out(format_args!("\n")) };
+    ($($words:tt)*) => { crate::write_out(format_args!("{}\n", format_args!($($words)*))) };
+}
+
 mod binding;
 mod commands;
 mod compile_flags;
@@ -59,9 +70,31 @@ enum Kernel {
     Run(commands::kernel_run::Options),
 }
 
+/// Writes to standard output; ends the process if nobody reads it any more.
+fn write_out(words: std::fmt::Arguments) {
+    use std::io::Write;
+    if let Err(error) = std::io::stdout().write_fmt(words) {
+        if error.kind() == std::io::ErrorKind::BrokenPipe {
+            std::process::exit(0);
+        }
+        eprintln!("error: cannot write to standard output: {error}");
+        std::process::exit(1);
+    }
+}
+
+/// The words of the command line; all flags and arguments are Unicode text.
+fn command_line() -> Result<Vec<String>, String> {
+    std::env::args_os()
+        .map(|word| {
+            word.into_string()
+                .map_err(|word| format!("`{}` is not UTF-8 text", word.to_string_lossy()))
+        })
+        .collect()
+}
+
 fn main() -> ExitCode {
     let mut compile = CompileOptions::default();
-    let words = match take_compiler_flags(std::env::args().collect(), &mut compile) {
+    let words = match command_line().and_then(|words| take_compiler_flags(words, &mut compile)) {
         Ok(words) => words,
         Err(message) => {
             eprintln!("error: {message}");
@@ -83,7 +116,8 @@ fn main() -> ExitCode {
         Err(message) => {
             let message = message.trim_end();
             // Diagnostics begin with their own severity.
-            let prefix = if message.starts_with("error") || message.starts_with("warning") {
+            let starts = ["error:", "error[", "warning:", "warning["];
+            let prefix = if starts.iter().any(|start| message.starts_with(start)) {
                 ""
             } else {
                 "error: "

@@ -58,17 +58,19 @@ pub fn run(options: &Options, mut compile: CompileOptions) -> Outcome {
             .iter()
             .map(|name| kernel_json(&library, name))
             .collect::<Vec<_>>();
+        let ok = kernels.iter().all(|kernel| kernel["error"].is_null());
         let kernels = serde_json::Value::Array(kernels);
         println!(
-            "{{\"ok\":true,\"kernels\":{kernels},\"diagnostics\":{}}}",
+            "{{\"ok\":{ok},\"kernels\":{kernels},\"diagnostics\":{}}}",
             warnings.to_json()
         );
-        return Ok(true);
+        return Ok(ok);
     }
     if !warnings.list.is_empty() {
         eprint!("{}", warnings.render_with(colour()));
     }
     let names = library.kernel_names();
+    let mut failed = 0;
     for name in &names {
         match library.kernel(name, &FunctionConstants::new()) {
             Ok(kernel) => {
@@ -78,17 +80,23 @@ pub fn run(options: &Options, mut compile: CompileOptions) -> Outcome {
                     println!("{}", anymetal::ir::print::print(&kernel));
                 }
             }
-            // Kernels that need function constants compile when these are given.
-            Err(error) => println!("kernel {name}: {error}"),
+            Err(error) => {
+                failed += 1;
+                eprintln!("{}", text(error).trim_end());
+            }
         }
     }
+    let compiled = names.len() - failed;
     println!(
-        "{}: {} kernel{} compile",
+        "{}: {compiled} kernel{} compile{}",
         options.file.display(),
-        names.len(),
-        if names.len() == 1 { "" } else { "s" }
+        if compiled == 1 { "" } else { "s" },
+        if compiled == 1 { "s" } else { "" }
     );
-    Ok(true)
+    if failed > 0 {
+        eprintln!("{failed} of {} kernels do not compile", names.len());
+    }
+    Ok(failed == 0)
 }
 
 fn argument(argument: &anymetal::ir::Argument) -> String {
@@ -134,13 +142,11 @@ fn argument(argument: &anymetal::ir::Argument) -> String {
 }
 
 fn kernel_json(library: &Library, name: &str) -> serde_json::Value {
-    let arguments = match library.kernel(name, &FunctionConstants::new()) {
-        Ok(kernel) => kernel
-            .arguments
-            .iter()
-            .map(|a| serde_json::Value::String(argument(a)))
-            .collect(),
-        Err(_) => Vec::new(),
-    };
-    serde_json::json!({"name": name, "arguments": arguments})
+    match library.kernel(name, &FunctionConstants::new()) {
+        Ok(kernel) => {
+            let arguments: Vec<String> = kernel.arguments.iter().map(argument).collect();
+            serde_json::json!({"name": name, "arguments": arguments})
+        }
+        Err(error) => serde_json::json!({"name": name, "arguments": [], "error": text(error)}),
+    }
 }

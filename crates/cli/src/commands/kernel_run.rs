@@ -3,13 +3,15 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use anymetal::{CompileOptions, Device, DispatchReport, ElementFormat, ExecutionOptions};
+use anymetal::{
+    ArgumentType, CompileOptions, Device, DispatchReport, ElementFormat, ExecutionOptions, Pipeline,
+};
 
 use super::{Outcome, bytes, milliseconds, text};
 use crate::binding::{Bound, choose_kernel, function_constants};
 use crate::npy;
-use crate::spec::Argument;
 use crate::spec::reference::{Expectation, Values};
+use crate::spec::{Argument, shortened};
 use crate::testing::compare::compare;
 use crate::testing::header::{self, Tolerance};
 
@@ -64,7 +66,8 @@ pub struct Options {
     /// What reading past a static extent does: `fault` or `zero`
     #[arg(long, default_value = "fault", value_parser = ["fault", "zero"])]
     static_overhang: String,
-    /// End the run with a fault after so many instructions of one threadgroup
+    /// End the run with a fault after so many instructions of one threadgroup (without it an endless loop runs until
+    /// Ctrl-C)
     #[arg(long, value_name = "INSTRUCTIONS")]
     budget: Option<u64>,
     /// Run it this often and report the fastest time
@@ -103,6 +106,7 @@ pub fn run(options: &Options, mut compile: CompileOptions) -> Outcome {
         .pipeline_with(&kernel, &function_constants(&constants)?, &execution)
         .map_err(text)?;
     let arguments = parse_arguments(&options.arguments)?;
+    refuse_strangers(options, &arguments, &pipeline)?;
     let here = Path::new("");
     let mut best: Option<DispatchReport> = None;
     let mut bound = Bound::new(&device, &arguments, here)?;
@@ -134,11 +138,21 @@ pub fn run(options: &Options, mut compile: CompileOptions) -> Outcome {
         }
     }
     let report = best.ok_or("nothing ran")?;
+    let printed = options
+        .print
+        .iter()
+        .map(|&index| {
+            let values = bound.read(index);
+            let values =
+                values.ok_or_else(|| format!("argument {index} has no elements to print"))?;
+            Ok((index, values))
+        })
+        .collect::<Result<Vec<_>, String>>()?;
     let comparisons = compare_all(options, &bound, here)?;
     save_all(options, &bound)?;
     let fine = comparisons.iter().all(|comparison| comparison.ok);
     if options.json {
-        print_json(options, &report, &bound, &comparisons);
+        print_json(&report, &printed, &comparisons);
         return Ok(fine);
     }
     if options.verbose {
@@ -162,11 +176,8 @@ pub fn run(options: &Options, mut compile: CompileOptions) -> Outcome {
             bytes(traffic.threadgroup_written)
         );
     }
-    for &index in &options.print {
-        let values = bound
-            .read(index)
-            .ok_or_else(|| format!("argument {index} has no elements to print"))?;
-        println!("argument {index}: {}", show(&values));
+    for (index, values) in &printed {
+        println!("argument {index}: {}", show(values));
     }
     for comparison in &comparisons {
         println!("{}", comparison.message);
@@ -183,8 +194,9 @@ struct Comparison {
 
 fn pair<'a>(word: &'a str, separator: char, usage: &str) -> Result<(usize, &'a str), String> {
     word.split_once(separator)
-        .and_then(|(index, rest)| Some((index.trim().parse().ok()?, rest.trim())))
-        .ok_or_else(|| format!("`{word}`: write {usage}"))
+        // Indices have 32 bits.
+        .and_then(|(index, rest)| Some((index.trim().parse::<u32>().ok()? as usize, rest.trim())))
+        .ok_or_else(|| format!("`{}`: write {usage}", shortened(word)))
 }
 
 fn constant(word: &str) -> Result<(usize, (ElementFormat, Vec<f64>)), String> {
@@ -196,9 +208,38 @@ fn parse_arguments(words: &[String]) -> Result<BTreeMap<usize, Argument>, String
     let mut out = BTreeMap::new();
     for word in words {
         let (index, argument) = pair(word, ':', "--arg \"N: buffer float[8] = iota\"")?;
-        out.insert(index, Argument::parse(argument)?);
+        if out.insert(index, Argument::parse(argument)?).is_some() {
+            return Err(format!("argument {index} is given twice"));
+        }
     }
     Ok(out)
+}
+
+/// Arguments that the kernel does not take, unless a reference or handles may use them.
+fn refuse_strangers(
+    options: &Options,
+    arguments: &BTreeMap<usize, Argument>,
+    pipeline: &Pipeline,
+) -> Result<(), String> {
+    let has_handles = arguments
+        .values()
+        .any(|argument| matches!(argument, Argument::Handles(_)));
+    if has_handles || !options.expect.is_empty() {
+        return Ok(());
+    }
+    let taken: Vec<usize> = pipeline
+        .arguments()
+        .iter()
+        .filter(|argument| !matches!(argument.ty, ArgumentType::Threadgroup { .. }))
+        .map(|argument| argument.index as usize)
+        .collect();
+    match arguments.keys().find(|index| !taken.contains(index)) {
+        None => Ok(()),
+        Some(index) => Err(format!(
+            "kernel `{}` has no buffer({index}); it takes {taken:?}",
+            pipeline.name()
+        )),
+    }
 }
 
 fn compare_all(options: &Options, bound: &Bound, here: &Path) -> Result<Vec<Comparison>, String> {
@@ -279,16 +320,10 @@ fn show(values: &Values) -> String {
     )
 }
 
-fn print_json(
-    options: &Options,
-    report: &DispatchReport,
-    bound: &Bound,
-    comparisons: &[Comparison],
-) {
-    let printed: BTreeMap<String, Vec<f64>> = options
-        .print
+fn print_json(report: &DispatchReport, printed: &[(usize, Values)], comparisons: &[Comparison]) {
+    let printed: BTreeMap<String, &[f64]> = printed
         .iter()
-        .filter_map(|&index| Some((index.to_string(), bound.read(index)?.elements)))
+        .map(|(index, values)| (index.to_string(), values.elements.as_slice()))
         .collect();
     let traffic = report.traffic.map(|traffic| {
         serde_json::json!({

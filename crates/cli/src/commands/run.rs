@@ -147,7 +147,12 @@ fn join(mut results: Vec<Vec<(String, Array)>>) -> Result<Vec<(String, Array)>, 
 
 fn save(folder: &Path, outputs: &[(String, Array)]) -> Result<(), String> {
     std::fs::create_dir_all(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
-    for (name, array) in outputs {
+    // All outputs or none.
+    let arrays = outputs
+        .iter()
+        .map(|(_, array)| inputs::to_npy(array))
+        .collect::<Result<Vec<_>, _>>()?;
+    for ((name, _), array) in outputs.iter().zip(arrays) {
         // An output's name comes from the model: it must not lead out of the folder.
         let safe: String = name
             .chars()
@@ -160,7 +165,7 @@ fn save(folder: &Path, outputs: &[(String, Array)]) -> Result<(), String> {
             })
             .collect();
         let path = folder.join(format!("{}.npy", safe.trim_start_matches('.')));
-        npy::write(&path, &inputs::to_npy(array)?).map_err(text)?;
+        npy::write(&path, &array).map_err(text)?;
     }
     Ok(())
 }

@@ -1,6 +1,5 @@
 //! What an argument holds before the kernel runs.
 
-use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use anymetal::ElementFormat;
@@ -111,10 +110,7 @@ impl Fill {
             Fill::Formula(text) => {
                 let formula = Formula::parse(text)?;
                 let arguments = |_| None;
-                let mut scope = Scope {
-                    arguments: &arguments,
-                    names: HashMap::new(),
-                };
+                let mut scope = Scope::new(&arguments);
                 let mut out = Vec::with_capacity(count);
                 for i in 0..count {
                     scope.names.insert("i".to_string(), i as f64);

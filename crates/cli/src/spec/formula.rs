@@ -36,6 +36,19 @@ pub struct Scope<'a> {
     pub arguments: &'a dyn Fn(usize) -> Option<&'a [f64]>,
     /// `i` and the variables of enclosing sums.
     pub names: HashMap<String, f64>,
+    /// Terms that sums and products have added up so far.
+    pub terms: u64,
+}
+
+impl<'a> Scope<'a> {
+    /// A scope without names.
+    pub fn new(arguments: &'a dyn Fn(usize) -> Option<&'a [f64]>) -> Self {
+        Scope {
+            arguments,
+            names: HashMap::new(),
+            terms: 0,
+        }
+    }
 }
 
 const LEVELS: [&[&str]; 5] = [
@@ -46,11 +59,17 @@ const LEVELS: [&[&str]; 5] = [
     &["*", "/", "%"],
 ];
 const MAX_DEPTH: usize = 100;
+/// Most operators between two operands: each may make the tree one deeper.
+const MAX_OPERATORS: usize = 1000;
+/// Most terms of all `sum`, `prod`, `maxof` and `minof` of one evaluation of an argument, so that a slip in a range is
+/// an error and not a wait without end.
+const MAX_TERMS: u64 = 1 << 30;
 
 struct Parser<'a> {
     text: &'a str,
     at: usize,
     depth: usize,
+    operators: usize,
 }
 
 impl Formula {
@@ -60,6 +79,7 @@ impl Formula {
             text,
             at: 0,
             depth: 0,
+            operators: 0,
         };
         let node = parser.choose()?;
         parser.space();
@@ -79,8 +99,8 @@ impl Parser<'_> {
     fn error(&self, expected: &str) -> String {
         format!(
             "formula `{}`: expected {expected} at column {}",
-            self.text,
-            self.at + 1
+            super::shortened(self.text),
+            self.text[..self.at].chars().count() + 1
         )
     }
 
@@ -134,6 +154,10 @@ impl Parser<'_> {
         };
         let mut lhs = self.level(level + 1)?;
         while let Some(&operator) = operators.iter().find(|operator| self.take(operator)) {
+            self.operators += 1;
+            if self.operators > MAX_OPERATORS {
+                return Err(self.error("fewer operators"));
+            }
             let rhs = self.level(level + 1)?;
             lhs = Node::Binary(operator, Box::new(lhs), Box::new(rhs));
         }
@@ -299,6 +323,12 @@ fn eval(node: &Node, scope: &mut Scope) -> Result<f64, String> {
                 Fold::Min => f64::INFINITY,
             };
             for j in from..to {
+                scope.terms += 1;
+                if scope.terms > MAX_TERMS {
+                    return Err(format!(
+                        "a formula adds up more than {MAX_TERMS} terms (the last range is {from}..{to})"
+                    ));
+                }
                 scope.names.insert(variable.clone(), j as f64);
                 let value = eval(body, scope)?;
                 total = match fold {
@@ -426,10 +456,8 @@ mod tests {
     fn value(text: &str) -> Result<f64, String> {
         let a0 = [1.0, 2.0, 4.0];
         let arguments = |n: usize| (n == 0).then_some(&a0[..]);
-        let mut scope = Scope {
-            arguments: &arguments,
-            names: HashMap::from([("i".to_string(), 2.0)]),
-        };
+        let mut scope = Scope::new(&arguments);
+        scope.names.insert("i".to_string(), 2.0);
         Formula::parse(text)?.evaluate(&mut scope)
     }
 
@@ -469,5 +497,19 @@ mod tests {
         );
         assert!(value(&"(".repeat(5000)).is_err());
         assert!(value(&"-".repeat(5000)).is_err());
+        let long = format!("1{}", "+1".repeat(60_000));
+        assert!(
+            value(&long)
+                .unwrap_err()
+                .ends_with("…`: expected fewer operators at column 2003")
+        );
+        let nested = format!("{}1{}", "(".repeat(90), "+1)".repeat(90));
+        assert_eq!(value(&nested), Ok(91.0));
+        let mut scope = Scope::new(&|_| None);
+        scope.terms = MAX_TERMS - 2;
+        assert_eq!(
+            Formula::parse("sum(j, 0, 1e18, j)").unwrap().evaluate(&mut scope),
+            Err("a formula adds up more than 1073741824 terms (the last range is 0..1000000000000000000)".to_string())
+        );
     }
 }

@@ -21,7 +21,7 @@ mod scan;
 use anymetal::ElementFormat;
 
 pub use fill::Fill;
-pub use scan::Scan;
+pub use scan::{Scan, shortened};
 
 /// One argument.
 #[derive(Clone, Debug, PartialEq)]
@@ -83,17 +83,17 @@ fn format_named(name: &str) -> Option<ElementFormat> {
 }
 
 /// A scalar or vector type name: its scalar format and its components in memory (a 3-vector takes 4).
+///
+/// `int4` and the like are vectors, as in a kernel; the 4-bit formats of that name exist in tensors only.
 pub fn parse_type(name: &str) -> Option<(ElementFormat, usize)> {
-    if let Some(format) = format_named(name) {
-        return Some((format, 1));
-    }
+    vector_type(name).or_else(|| Some((format_named(name)?, 1)))
+}
+
+fn vector_type(name: &str) -> Option<(ElementFormat, usize)> {
     let digits = name.find(|c: char| c.is_ascii_digit())?;
-    let (format, components) = (
-        ElementFormat::from_msl_name(&name[..digits])?,
-        name[digits..].parse().ok()?,
-    );
-    match components {
-        2 | 4 | 8 | 16 => Some((format, components)),
+    let format = ElementFormat::from_msl_name(&name[..digits])?;
+    match name[digits..].parse().ok()? {
+        components @ (2 | 4) => Some((format, components)),
         3 => Some((format, 4)),
         _ => None,
     }
@@ -172,19 +172,21 @@ fn argument(scan: &mut Scan) -> Result<Argument, String> {
             Ok(Argument::Struct(fields))
         }
         _ => Err(format!(
-            "`{kind}` is no kind of argument: buffer, tensor, bytes, struct, handles or null"
+            "`{}` is no kind of argument: buffer, tensor, bytes, struct, handles or null",
+            shortened(&kind)
         )),
     }
 }
 
 fn type_name(scan: &mut Scan) -> Result<(ElementFormat, usize), String> {
     let name = scan.word()?;
-    parse_type(&name).ok_or_else(|| format!("`{name}` is no element type"))
+    parse_type(&name).ok_or_else(|| format!("`{}` is no element type", shortened(&name)))
 }
 
 fn tensor(scan: &mut Scan) -> Result<TensorArgument, String> {
     let name = scan.word()?;
-    let format = format_named(&name).ok_or_else(|| format!("`{name}` is no element format"))?;
+    let format = format_named(&name)
+        .ok_or_else(|| format!("`{}` is no element format", shortened(&name)))?;
     let extents = scan.integers()?;
     let strides = if scan.take_word("strides") {
         Some(scan.integers()?)
@@ -264,6 +266,22 @@ mod tests {
                 (ElementFormat::U32, 5.0),
                 (ElementFormat::F32, -0.5)
             ]))
+        );
+    }
+
+    #[test]
+    fn names_of_vectors_are_vectors() {
+        assert_eq!(parse_type("uint4"), Some((ElementFormat::U32, 4)));
+        assert_eq!(parse_type("int2"), Some((ElementFormat::I32, 2)));
+        assert_eq!(parse_type("half3"), Some((ElementFormat::F16, 4)));
+        assert_eq!(parse_type("fp8_e4m3"), Some((ElementFormat::Fp8E4M3, 1)));
+        assert_eq!(parse_type("float5"), None);
+        assert_eq!(
+            Argument::parse("tensor int4 (64, 2)").map(|argument| match argument {
+                Argument::Tensor(tensor) => tensor.format.bits(),
+                _ => 0,
+            }),
+            Ok(4)
         );
     }
 

@@ -198,10 +198,7 @@ fn evaluate(
             .get(&number)
             .map(|values| values.elements.as_slice())
     };
-    let mut scope = Scope {
-        arguments: &lookup,
-        names: HashMap::new(),
-    };
+    let mut scope = Scope::new(&lookup);
     part.map(|i| {
         scope.names.insert("i".to_string(), i as f64);
         formula.evaluate(&mut scope)
@@ -306,10 +303,23 @@ impl Attention {
         let [d, tq, hq, batch] = [0, 1, 2, 3].map(|dimension| extent(q, dimension));
         let [dk, tk, hk, _] = [0, 1, 2, 3].map(|dimension| extent(k, dimension));
         let dv = extent(v, 0);
-        if d != dk || hk == 0 || hq % hk != 0 || extent(v, 1) != tk {
+        let shape = |values: &Values| [1, 2, 3].map(|dimension| extent(values, dimension));
+        let one_or = |size: usize, of: usize| size == 1 || size == of;
+        if d != dk || hk == 0 || hq % hk != 0 || shape(k) != shape(v) || extent(k, 3) != batch {
             return Err(
                 "the reference's queries, keys and values do not fit each other".to_string(),
             );
+        }
+        if let Some(mask) = mask
+            && !(one_or(extent(mask, 0), tk)
+                && one_or(extent(mask, 1), tq)
+                && one_or(extent(mask, 2), hq)
+                && one_or(extent(mask, 3), batch))
+        {
+            return Err(format!(
+                "the reference's mask {:?} does not fit {tk} keys, {tq} queries, {hq} heads and {batch} batches",
+                mask.extents
+            ));
         }
         let scale = self.scale.unwrap_or(1.0 / (d as f64).sqrt());
         let mut out = vec![0.0; dv * tq * hq * batch];

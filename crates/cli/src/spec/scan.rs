@@ -1,5 +1,14 @@
 //! A small scanner over one line of text, with errors that name the column.
 
+/// A text for a message: its beginning, if it is long.
+pub fn shortened(text: &str) -> String {
+    const MOST: usize = 200;
+    match text.char_indices().nth(MOST) {
+        None => text.to_string(),
+        Some((end, _)) => format!("{}…", &text[..end]),
+    }
+}
+
 /// A position in a line.
 pub struct Scan<'a> {
     text: &'a str,
@@ -14,10 +23,10 @@ impl<'a> Scan<'a> {
 
     /// An error at this position.
     pub fn error(&self, expected: &str) -> String {
+        let column = self.text[..self.at].chars().count() + 1;
         format!(
-            "`{}`: expected {expected} at column {}",
-            self.text,
-            self.text[..self.at].chars().count() + 1
+            "`{}`: expected {expected} at column {column}",
+            shortened(self.text)
         )
     }
 
