@@ -30,8 +30,8 @@ fn format(element: ElementType) -> Result<ElementFormat, OpError> {
     })
 }
 
+/// A rank-n handle over a buffer, innermost dimension first.
 fn tensor(
-    dispatcher: &Dispatcher,
     buffer: &anymetal::Buffer,
     element: ElementType,
     shape: &[usize],
@@ -41,7 +41,6 @@ fn tensor(
     let descriptor = TensorDescriptor::new(extents, format(element)?)
         .with_packed_strides()
         .with_usage(TensorUsage::COMPUTE);
-    let _ = dispatcher;
     buffer
         .new_tensor(&descriptor, 0)
         .map_err(|e| OpError::Kernel(e.to_string()))
@@ -126,7 +125,7 @@ pub(super) fn run(
                 encoder.set_bytes(i as u32, array.bytes()).map_err(fail)?;
             } else {
                 let buffer = buffer_of(dispatcher, array)?;
-                let tensor = tensor(dispatcher, &buffer, array.element(), array.shape())?;
+                let tensor = tensor(&buffer, array.element(), array.shape())?;
                 encoder.set_tensor(i as u32, &tensor);
             }
         }
@@ -136,7 +135,7 @@ pub(super) fn run(
             } else {
                 &output.shape
             };
-            let tensor = tensor(dispatcher, &output.buffer, output.element, shape)?;
+            let tensor = tensor(&output.buffer, output.element, shape)?;
             encoder.set_tensor((operands.len() + i) as u32, &tensor);
         }
         encoder
