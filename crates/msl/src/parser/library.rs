@@ -150,6 +150,11 @@ pub(super) fn member_template(name: &str) -> bool {
     MEMBER_TEMPLATES.contains(&name)
 }
 
+/// Member types of `matmul2d`: `cooperative_tensor_destination_t<…>` and its siblings.
+pub(super) fn member_type_template(name: &str) -> bool {
+    name.starts_with("cooperative_tensor_") && name.ends_with("_t")
+}
+
 /// `float4`, `packed_half3`, `float4x4`.
 fn is_vector_or_matrix(name: &str) -> bool {
     let name = name

@@ -339,11 +339,11 @@ impl Scopes {
                     Some(entry) => entry.kind,
                     None => library::kind(last),
                 },
-                PathRoot::Decltype(_) => NameKind::Unknown,
+                PathRoot::Decltype(_) => of_object(last),
             };
         }
         if matches!(root, PathRoot::Decltype(_)) {
-            return NameKind::Unknown;
+            return of_object(last);
         }
         if let Some(entry) = self
             .resolve_scope(prefix)
@@ -354,7 +354,16 @@ impl Scopes {
         if prefix.iter().all(|n| library::is_namespace(n)) {
             library::kind(last)
         } else {
-            NameKind::Unknown
+            of_object(last)
         }
+    }
+}
+
+/// What a member of a type that is not known here is: the library's classes have a few templates.
+fn of_object(name: &str) -> NameKind {
+    if library::member_type_template(name) {
+        NameKind::TypeTemplate
+    } else {
+        NameKind::Unknown
     }
 }

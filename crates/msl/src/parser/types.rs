@@ -319,6 +319,15 @@ impl Parser<'_> {
                 }
                 return Ok(Some(self.plain(kind, start)));
             }
+            "typename"
+                if self
+                    .peek_nth(1)
+                    .ident()
+                    .is_some_and(|w| w.as_str() == "decltype") =>
+            {
+                self.bump();
+                return self.type_specifier(context, out);
+            }
             "typename" => {
                 self.bump();
                 let path = self.path(true)?;

@@ -1050,6 +1050,11 @@ impl Sema<'_> {
                 deduce: Some(deduce),
                 ..
             }) => deduce(self, args, span),
+            Entity::Library(LibEntity::Template { name, .. })
+                if let Some(refused) = library::refused_class(self, name, span) =>
+            {
+                refused
+            }
             Entity::Template(id) => {
                 if let [Arg::Operand(o, _)] = args
                     && let Type::Record(r) = o.ty()

@@ -282,6 +282,8 @@ pub enum Object {
         descriptor: MatmulDescriptor,
         /// SIMD-groups of the scope; 0 is one thread.
         simdgroups: u32,
+        /// The template argument: the value of `matmul2d<…>::descriptor`.
+        constant: Rc<Constant>,
     },
     /// The scale plane object of an inline tensor. Leaves: the pointer.
     ScalePlane(PlaneType),

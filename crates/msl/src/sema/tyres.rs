@@ -58,6 +58,9 @@ impl Sema<'_> {
                     );
                 }
                 Entity::Library(LibEntity::Template { name, .. }) => {
+                    // A group of templates that share a description is named as it is written.
+                    let written = path.to_string();
+                    let name = if name.contains(' ') { &*written } else { name };
                     return self.bare_template(name, path.span);
                 }
                 Entity::Pack(_) => {

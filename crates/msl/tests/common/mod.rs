@@ -190,7 +190,11 @@ impl<'k> Machine<'k> {
                 let r = match op {
                     TernaryOp::Fma => a.mul_add(b, c),
                     TernaryOp::Clamp => a.max(b).min(c),
-                    _ => panic!("{op:?}"),
+                    TernaryOp::Median3 => a.max(b).min(a.min(b).max(c)),
+                    TernaryOp::BitSelect => {
+                        let [a, b, c] = [a, b, c].map(|x| x as i64);
+                        ((a & !c) | (b & c)) as f64
+                    }
                 };
                 let ty = self.kernel.ty(first).scalar().unwrap();
                 let bits = if ty.is_float() {
@@ -218,9 +222,37 @@ impl<'k> Machine<'k> {
                 let bits = self.get(*chosen);
                 self.set(first, bits)
             }
-            Op::Convert { operand, to, .. } => {
-                let r = fold::convert(self.constant(*operand), *to).expect("convert");
+            Op::Convert {
+                operand,
+                to,
+                saturate,
+            } => {
+                let mut from = self.constant(*operand);
+                if *saturate && !from.ty.is_float() && !to.is_float() {
+                    let (low, high) = range(*to);
+                    from.bits = to_int(from).clamp(low, high) as u64 & mask(from.ty);
+                }
+                let r = fold::convert(from, *to).expect("convert");
                 self.set(first, r.bits)
+            }
+            Op::Modf { operand } => {
+                let (x, ty) = (
+                    to_float(self.constant(*operand)),
+                    self.kernel.ty(first).scalar().unwrap(),
+                );
+                let whole = fold::float_bits(ty, x.trunc());
+                self.values.insert(ValueId(first.0 + 1), whole);
+                self.set(first, fold::float_bits(ty, x - x.trunc()))
+            }
+            Op::Frexp { operand } => {
+                let (x, ty) = (
+                    to_float(self.constant(*operand)),
+                    self.kernel.ty(first).scalar().unwrap(),
+                );
+                let exponent = x.abs().log2().floor() as i32 + 1;
+                let bits = u64::from(exponent as u32);
+                self.values.insert(ValueId(first.0 + 1), bits);
+                self.set(first, fold::float_bits(ty, x / f64::from(exponent).exp2()))
             }
             Op::Bitcast { operand, .. } => {
                 let bits = self.get(*operand);
@@ -323,6 +355,15 @@ fn mask(ty: Scalar) -> u64 {
     }
 }
 
+/// The least and the greatest value of an integer type.
+fn range(ty: Scalar) -> (i128, i128) {
+    if ty.is_signed() {
+        (-(1 << (ty.bits() - 1)), (1 << (ty.bits() - 1)) - 1)
+    } else {
+        (0, mask(ty).into())
+    }
+}
+
 fn unary(op: UnaryOp, c: Const) -> u64 {
     let x = to_float(c);
     let r = match op {
@@ -331,7 +372,19 @@ fn unary(op: UnaryOp, c: Const) -> u64 {
         UnaryOp::Sqrt => x.sqrt(),
         UnaryOp::Floor => x.floor(),
         UnaryOp::Ceil => x.ceil(),
+        UnaryOp::Trunc => x.trunc(),
+        UnaryOp::Fract => x - x.floor(),
+        UnaryOp::Exp2 => x.exp2(),
+        UnaryOp::Sin => x.sin(),
+        UnaryOp::Cos => x.cos(),
+        UnaryOp::Saturate => x.clamp(0.0, 1.0),
+        UnaryOp::Sign if x == 0.0 => 0.0,
+        UnaryOp::Sign => x.signum(),
+        UnaryOp::IsNan => return u64::from(x.is_nan()),
         UnaryOp::Popcount => return u64::from(c.bits.count_ones()),
+        UnaryOp::Clz => return u64::from((c.bits << (64 - c.ty.bits())).leading_zeros()),
+        UnaryOp::Ctz => return u64::from(c.bits.trailing_zeros()),
+        UnaryOp::ReverseBits => return c.bits.reverse_bits() >> (64 - c.ty.bits()),
         _ => panic!("{op:?}"),
     };
     fold::float_bits(c.ty, r)
@@ -343,6 +396,17 @@ fn binary(op: BinaryOp, a: Const, b: Const) -> u64 {
         let r = match op {
             BinaryOp::Mul => x.wrapping_mul(y),
             BinaryOp::Div | BinaryOp::Rem => 0,
+            BinaryOp::MulHi => (x * y) >> a.ty.bits(),
+            BinaryOp::AbsDiff => (x - y).abs(),
+            BinaryOp::Hadd => (x + y) >> 1,
+            BinaryOp::Rhadd => (x + y + 1) >> 1,
+            BinaryOp::AddSat => (x + y).clamp(range(a.ty).0, range(a.ty).1),
+            BinaryOp::SubSat => (x - y).clamp(range(a.ty).0, range(a.ty).1),
+            BinaryOp::Rotate => {
+                let (bits, count) = (a.bits & mask(a.ty), y.rem_euclid(a.ty.bits().into()));
+                let back = (i128::from(a.ty.bits()) - count) % i128::from(a.ty.bits());
+                i128::from(bits << count | bits >> back)
+            }
             _ => panic!("{op:?}"),
         };
         return r as u64 & mask(a.ty);
@@ -353,6 +417,7 @@ fn binary(op: BinaryOp, a: Const, b: Const) -> u64 {
         BinaryOp::Max => x.max(y),
         BinaryOp::Pow => x.powf(y),
         BinaryOp::Fmod => x % y,
+        BinaryOp::Copysign => x.copysign(y),
         _ => panic!("{op:?}"),
     };
     fold::float_bits(a.ty, r)

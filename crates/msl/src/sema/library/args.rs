@@ -36,7 +36,7 @@ pub fn type_at<'a>(
             "E0840",
             "the scope of matmul2d is a class template without its arguments",
             span,
-            "write `execution_simdgroup` for one SIMD-group, or `execution_simdgroups<N>` for N",
+            "write 'execution_simdgroup' for one SIMD-group, or 'execution_simdgroups<N>' for N",
         ),
         Some(other) => sema.err(
             "E0820",
@@ -158,18 +158,15 @@ pub fn expect_count(
     if counts.contains(&call.args.len()) {
         return Ok(());
     }
-    let wanted = if counts.start() == counts.end() {
-        format!("{}", counts.start())
-    } else {
-        format!("{} to {}", counts.start(), counts.end())
+    let wanted = match (counts.start(), counts.end()) {
+        (0, 0) => "no arguments".to_string(),
+        (1, 1) => "1 argument".to_string(),
+        (least, most) if least == most => format!("{least} arguments"),
+        (least, most) => format!("{least} to {most} arguments"),
     };
     sema.err(
         "E0811",
-        format!(
-            "'{}' takes {wanted} arguments, {} given",
-            call.name,
-            call.args.len()
-        ),
+        format!("'{}' takes {wanted}, {} given", call.name, call.args.len()),
         call.span,
     )
 }
@@ -224,7 +221,7 @@ pub fn indices(
                     let ty = sema.type_name(&value.ty);
                     return sema.err(
                         "E0823",
-                        format!("an index of {what} must be an integer, not '{ty}'"),
+                        format!("integers are needed for {what}, not '{ty}'"),
                         arg.span(),
                     );
                 }
@@ -240,7 +237,7 @@ pub fn indices(
         return sema.err(
             "E0824",
             format!(
-                "{what} of rank {rank} takes {rank} indices, {} given",
+                "{rank} values are needed for {what} of rank {rank}, {} given",
                 leaves.len()
             ),
             span,

@@ -62,7 +62,7 @@ fn instantiate(sema: &mut Sema<'_>, args: &[TemplateArg], span: Span) -> Res<Qua
         _ => sema.err(
             "E0915",
             format!(
-                "atomic<{}> does not exist; the types are int, uint, float, ulong and bool",
+                "'atomic<{}>' does not exist: its argument must be int, uint, float, ulong or bool",
                 sema.qual_name(ty)
             ),
             span,
@@ -71,7 +71,7 @@ fn instantiate(sema: &mut Sema<'_>, args: &[TemplateArg], span: Span) -> Res<Qua
 }
 
 /// The address and type behind a pointer (or place) of an atomic.
-fn target(sema: &mut Sema<'_>, call: &Call<'_>) -> Res<(ValueId, Scalar, Space)> {
+fn target(sema: &mut Sema<'_>, call: &Call<'_>, writes: bool) -> Res<(ValueId, Scalar, Space)> {
     let operand = args::operand(sema, call, 0)?.clone();
     let span = call.args[0].span();
     if let Operand::Place(LValue {
@@ -111,6 +111,14 @@ fn target(sema: &mut Sema<'_>, call: &Call<'_>) -> Res<(ValueId, Scalar, Space)>
         && let Some(Object::Atomic(scalar)) = pointee.ty.as_object()
         && let Some(leaf) = value.leaf()
     {
+        if writes && pointee.is_const {
+            return sema.err_help(
+                "E0914",
+                format!("'{}' cannot change a const atomic", call.name),
+                span,
+                "declare the pointer without 'const'",
+            );
+        }
         return Ok((sema.materialize(leaf)?, *scalar, pointee.space_or_thread()));
     }
     let name = sema.type_name(&value.ty);
@@ -137,11 +145,14 @@ fn call(sema: &mut Sema<'_>, call: &Call<'_>) -> Res<Operand> {
         _ => 3..=4,
     };
     expect_count(sema, call, counts)?;
-    let (pointer, ty, space) = target(sema, call)?;
+    let (pointer, ty, space) = target(sema, call, op != AtomicOp::Load)?;
     if !matches!(space, Space::Device | Space::Threadgroup) {
         return sema.err(
             "E0917",
-            format!("an atomic in {space} memory does not exist"),
+            format!(
+                "'{}' takes an atomic in device or threadgroup memory, not in {space} memory",
+                call.name
+            ),
             call.args[0].span(),
         );
     }
@@ -161,7 +172,7 @@ fn call(sema: &mut Sema<'_>, call: &Call<'_>) -> Res<Operand> {
         let name = crate::sema::layout::scalar_name(ty);
         return sema.err(
             "E0918",
-            format!("'{}' does not exist for atomic<{name}>", call.name),
+            format!("'{}' does not exist for 'atomic<{name}>'", call.name),
             call.span,
         );
     }
@@ -218,7 +229,7 @@ fn compare_exchange(
     let (Type::Pointer(pointee), Some(leaf)) = (&value.ty, value.leaf()) else {
         return sema.err(
             "E0919",
-            "the expected value is passed by pointer: `&expected`",
+            "the expected value is passed by pointer: '&expected'",
             call.args[1].span(),
         );
     };

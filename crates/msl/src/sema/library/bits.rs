@@ -18,29 +18,26 @@ fn as_type(sema: &mut Sema<'_>, call: &Call<'_>) -> Res<Operand> {
     let targets = flatten(call.template_args);
     let to = type_at(sema, "as_type", &targets, 0, call.span)?.ty.clone();
     let value = args::value(sema, call, 0)?;
-    let shape = |ty: &Type| Some((ty.component()?, u32::from(ty.lanes()?)));
-    let bytes = |(scalar, lanes): (Scalar, u32)| {
-        if scalar == Scalar::Bool {
-            0
-        } else {
-            scalar.size() * lanes
-        }
+    let shape = |ty: &Type| {
+        let scalar = ty.component().filter(|scalar| *scalar != Scalar::Bool)?;
+        Some((scalar, u32::from(ty.lanes()?)))
     };
+    let bytes = |(scalar, lanes): (Scalar, u32)| scalar.size() * lanes;
     let (from_shape, to_shape) = (shape(&value.ty), shape(&to));
     let (Some(from), Some(into)) = (from_shape, to_shape) else {
         let name = sema.type_name(if from_shape.is_none() { &value.ty } else { &to });
         return sema.err(
             "E0935",
-            format!("as_type is for scalars and vectors, not '{name}'"),
+            format!("'as_type' takes scalars and vectors of numbers, not '{name}'"),
             call.span,
         );
     };
-    if bytes(from) == 0 || bytes(from) != bytes(into) {
+    if bytes(from) != bytes(into) {
         let (a, b) = (sema.type_name(&value.ty), sema.type_name(&to));
         return sema.err(
             "E0936",
             format!(
-                "as_type needs types of one size: '{a}' has {} bytes, '{b}' has {}",
+                "'as_type' needs types of one size: '{a}' has {} bytes, '{b}' has {}",
                 bytes(from),
                 bytes(into)
             ),

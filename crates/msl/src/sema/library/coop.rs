@@ -161,7 +161,7 @@ pub fn method(
             "E0862",
             "a cooperative tensor has no member 'get_mask'",
             call.span,
-            "the member is `is_valid_element(i)`",
+            "the member is 'is_valid_element(i)'",
         ),
         "begin" | "cbegin" => {
             of_operand(sema, object).map(|coop| iterator(&ty, coop, Sema::int_leaf(Scalar::I32, 0)))
@@ -372,7 +372,12 @@ fn transfer(
         );
     }
     if memory.is_const && !load {
-        return sema.err("E0854", "the elements of this tensor are const", call.span);
+        return sema.err_help(
+            "E0854",
+            "the elements of this tensor are const",
+            call.span,
+            "declare the tensor without 'const' elements",
+        );
     }
     let coop = of_operand(sema, object)?;
     let tensor = Box::new(tensor::view(sema, &source)?);
@@ -433,10 +438,22 @@ fn iterator_operator(
         "--" | "p--" => Some(-1),
         _ => None,
     };
+    let unknown = |sema: &mut Sema<'_>| {
+        sema.err(
+            "E0869",
+            format!("an iterator of a cooperative tensor has no operator '{operator}' with these operands"),
+            span,
+        )
+    };
     Some((|| {
         let (coop, slot) = iterator_parts(sema, &operands[0])?;
-        if let Some(compare) = compare {
-            let (_, other) = iterator_parts(sema, &operands[1])?;
+        let other = operands.get(1);
+        let unary = step.is_some() || operator == "*";
+        if unary == other.is_some() {
+            return unknown(sema);
+        }
+        if let (Some(compare), Some(other)) = (compare, other) {
+            let (_, other) = iterator_parts(sema, other)?;
             let leaf = sema.compare_leaf(compare, &slot, &other)?;
             return Ok(Value::one(Scalar::Bool, leaf).into());
         }
@@ -450,18 +467,29 @@ fn iterator_operator(
                 operands[0].clone()
             });
         }
-        match operator {
-            "*" => Ok(element_place(ty, coop, slot)),
-            "[]" | "+" | "-" | "+=" | "-=" => {
-                if let ("-", Some(Object::CoopIterator(_))) =
-                    (operator, operands[1].ty().as_object())
-                {
-                    let (_, other) = iterator_parts(sema, &operands[1])?;
+        match (operator, other) {
+            ("*", None) => Ok(element_place(ty, coop, slot)),
+            ("=", Some(other)) => {
+                let (of, moved) = iterator_parts(sema, other)?;
+                if of != coop {
+                    return sema.err_help(
+                        "E0870",
+                        "this iterator cannot be moved to another cooperative tensor",
+                        span,
+                        "declare another iterator",
+                    );
+                }
+                write_slot(sema, &operands[0], &moved, span)?;
+                Ok(operands[0].clone())
+            }
+            ("[]" | "+" | "-" | "+=" | "-=", Some(other)) => {
+                if let ("-", Some(Object::CoopIterator(_))) = (operator, other.ty().as_object()) {
+                    let (_, other) = iterator_parts(sema, other)?;
                     let distance =
                         sema.binary_leaf(BinaryOp::Sub, &slot, &other, MathMode::Precise)?;
                     return Ok(Value::one(Scalar::I32, distance).into());
                 }
-                let value = sema.rvalue(operands[1].clone())?;
+                let value = sema.rvalue(other.clone())?;
                 let count = args::scalar_of(sema, &value, Scalar::I32, span)?;
                 let op = if operator.starts_with('-') {
                     BinaryOp::Sub
@@ -478,11 +506,7 @@ fn iterator_operator(
                     }
                 }
             }
-            _ => sema.err(
-                "E0869",
-                format!("an iterator of a cooperative tensor has no operator '{operator}'"),
-                span,
-            ),
+            _ => unknown(sema),
         }
     })())
 }
@@ -498,7 +522,12 @@ fn write_slot(sema: &mut Sema<'_>, variable: &Operand, slot: &Leaf, span: Span) 
             let target: Slot = slots[1].clone();
             sema.write_slot(&target, slot)
         }
-        _ => sema.err("E0870", "this iterator cannot be changed", span),
+        _ => sema.err_help(
+            "E0870",
+            "this iterator cannot be changed",
+            span,
+            "copy it to a variable that is not 'const'",
+        ),
     }
 }
 
@@ -546,10 +575,11 @@ fn reduce(sema: &mut Sema<'_>, call: &Call<'_>) -> Res<Operand> {
             Some(1) => ReduceOp::Max,
             Some(2) => ReduceOp::Min,
             _ => {
-                return sema.err(
+                return sema.err_help(
                     "E0872",
-                    "the reduction operation must be a constant",
+                    format!("the reduction operation of '{}' must be a constant", call.name),
                     call.args[2].span(),
+                    "write 'reduction_operation::sum', 'reduction_operation::max' or 'reduction_operation::min'",
                 );
             }
         }

@@ -90,7 +90,10 @@ fn not_yet(sema: &mut Sema<'_>, call: &Call<'_>) -> Res<Operand> {
         "E0910",
         format!("'{}' is not supported yet", call.name),
         call.span,
-        "use simd_shuffle_down or simd_shuffle_up and select the fill value by the lane index",
+        format!(
+            "use '{}' and select the fill value by the lane index",
+            call.name.replace("_and_fill", "")
+        ),
     )
 }
 
@@ -123,7 +126,11 @@ fn reduction(sema: &mut Sema<'_>, call: &Call<'_>) -> Res<Operand> {
     if bitwise && scalar.is_float() {
         return sema.err(
             "E0815",
-            format!("'{}' takes integers", call.name),
+            format!(
+                "'{}' takes integers, not '{}'",
+                call.name,
+                crate::sema::layout::scalar_name(scalar)
+            ),
             call.args[0].span(),
         );
     }
@@ -242,10 +249,11 @@ fn flags(sema: &mut Sema<'_>, call: &Call<'_>, at: usize) -> Res<MemFlags> {
     let value = args::value(sema, call, at)?;
     let bits = value.leaf().and_then(|leaf: &Leaf| sema.int_of(leaf));
     let Some(bits) = bits else {
-        return sema.err(
+        return sema.err_help(
             "E0911",
-            format!("'{}' takes constant mem_flags", call.name),
+            format!("the memory flags of '{}' must be a constant", call.name),
             call.args[at].span(),
+            "write 'mem_flags::mem_device', 'mem_flags::mem_threadgroup' or both joined by '|'",
         );
     };
     Ok(MemFlags {

@@ -373,7 +373,7 @@ impl Args {
                     call.name
                 ),
                 call.span,
-                format!("convert one argument: `{b}(…)`"),
+                format!("convert one argument: '{b}(…)'"),
             );
         }
         self.convert(sema, to)
@@ -483,7 +483,11 @@ fn normalize(sema: &mut Sema<'_>, call: &Call<'_>, args: &mut Args) -> Res<Value
 fn cross(sema: &mut Sema<'_>, call: &Call<'_>, args: &mut Args) -> Res<Value> {
     let scalar = args.unify_float(sema, call)?;
     if args.lanes != 3 {
-        return sema.err("E0817", "'cross' takes vectors of 3 components", call.span);
+        return sema.err(
+            "E0817",
+            format!("'cross' takes vectors of 3 components, not {}", args.lanes),
+            call.span,
+        );
     }
     let (a, b, mode) = (args.rows[0].clone(), args.rows[1].clone(), args.mode);
     let mut leaves = Vec::with_capacity(3);
@@ -581,19 +585,15 @@ fn smoothstep(sema: &mut Sema<'_>, call: &Call<'_>, args: &mut Args) -> Res<Valu
 
 /// `c ? b : a`, component by component.
 fn select(sema: &mut Sema<'_>, call: &Call<'_>, args: &mut Args) -> Res<Value> {
-    let (condition, kind) = match (args.rows.pop(), args.scalars.pop()) {
-        (Some(row), Some(scalar)) => (row, scalar),
+    let condition = match (args.rows.pop(), args.scalars.pop()) {
+        (Some(row), Some(_)) => row,
         _ => return sema.err("E0811", "'select' takes 3 arguments", call.span),
     };
     args.unify(sema, call)?;
     let mut leaves = Vec::with_capacity(args.lanes as usize);
     for (lane, chosen) in condition.iter().enumerate() {
-        // An integer condition selects by its most significant bit.
-        let bit = if kind == Scalar::Bool || !kind.is_signed() {
-            sema.convert_leaf(chosen, Scalar::Bool)?
-        } else {
-            sema.compare_leaf(CompareOp::Lt, chosen, &Sema::int_leaf(kind, 0))?
-        };
+        // The parameter is bool: a number is converted as an argument is.
+        let bit = sema.convert_leaf(chosen, Scalar::Bool)?;
         leaves.push(sema.select_leaf(&bit, &args.rows[1][lane], &args.rows[0][lane])?);
     }
     Ok(Value {
@@ -734,7 +734,11 @@ fn first_scalar(sema: &mut Sema<'_>, call: &Call<'_>, args: &Args) -> Res<Scalar
     }
     sema.err(
         "E0815",
-        format!("'{}' takes integers", call.name),
+        format!(
+            "'{}' takes integers, not '{}'",
+            call.name,
+            crate::sema::layout::scalar_name(args.scalars[0])
+        ),
         call.span,
     )
 }
@@ -763,9 +767,10 @@ fn call_with_results(sema: &mut Sema<'_>, call: &Call<'_>) -> Res<Operand> {
     let out = out.clone();
     let value = sema.rvalue(input)?;
     let (Some(scalar), Some(lanes)) = (value.ty.component(), value.ty.lanes()) else {
+        let name = sema.type_name(&value.ty);
         return sema.err(
             "E0813",
-            format!("'{}' takes numbers and vectors", call.name),
+            format!("'{}' takes numbers and vectors, not '{name}'", call.name),
             call.span,
         );
     };

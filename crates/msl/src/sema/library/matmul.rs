@@ -1,5 +1,7 @@
 //! `matmul2d` and its static rules (reference 3, 4 and 5.5).
 
+use std::rc::Rc;
+
 use anymetal_formats::ElementFormat;
 use anymetal_ir::{CoopRole, LayoutKind, MatmulDescriptor, Op, Operand as TileOperand, Scalar};
 
@@ -56,16 +58,18 @@ fn instantiate_scope(sema: &mut Sema<'_>, args: &[TemplateArg], span: Span) -> R
 
 fn instantiate(sema: &mut Sema<'_>, args: &[TemplateArg], span: Span) -> Res<QualType> {
     let args = flatten(args);
-    let fields = match args.first() {
-        Some(TemplateArg::Value(value)) => integers(value).filter(|fields| fields.len() == 7),
+    let given = match args.first() {
+        Some(TemplateArg::Value(value)) => integers(value)
+            .filter(|fields| fields.len() == 7)
+            .map(|fields| (fields, Rc::new(value.clone()))),
         _ => None,
     };
-    let Some(fields) = fields else {
+    let Some((fields, constant)) = given else {
         return sema.err_help(
             "E0875",
             "the first template argument of matmul2d must be a constant matmul2d_descriptor",
             span,
-            "declare it as `constexpr auto descriptor = matmul2d_descriptor(…);`",
+            "declare it as 'constexpr auto descriptor = matmul2d_descriptor(…);'",
         );
     };
     let scope = type_at(sema, "matmul2d", &args, 1, span)?;
@@ -77,15 +81,16 @@ fn instantiate(sema: &mut Sema<'_>, args: &[TemplateArg], span: Span) -> Res<Qua
                 sema.qual_name(scope)
             ),
             span,
-            "use `execution_simdgroup` or `execution_simdgroups<N>`",
+            "use 'execution_simdgroup' or 'execution_simdgroups<N>'",
         );
     };
     let simdgroups = *simdgroups;
     if simdgroups == 0 {
-        return sema.err(
+        return sema.err_help(
             "E0877",
-            "matmul2d with the scope `execution_thread` is not supported yet",
+            "matmul2d with the scope 'execution_thread' is not supported yet",
             span,
+            "use 'execution_simdgroup': one SIMD-group computes the tile",
         );
     }
     let size = |name: &str, value: i128| match u32::try_from(value) {
@@ -124,6 +129,7 @@ fn instantiate(sema: &mut Sema<'_>, args: &[TemplateArg], span: Span) -> Res<Qua
     Ok(Type::object(Object::Matmul {
         descriptor,
         simdgroups,
+        constant,
     })
     .into())
 }
@@ -307,7 +313,10 @@ fn coordinate_type(
         }
         _ => sema.err(
             "E0881",
-            "the coordinate type is short, ushort, int or uint",
+            format!(
+                "the coordinate type of '{name}' must be short, ushort, int or uint, not '{}'",
+                sema.qual_name(type_at(sema, name, args, at, span)?)
+            ),
             span,
         ),
     }
@@ -363,7 +372,7 @@ fn destination_type(
                         sema.qual_name(ty)
                     ),
                     span,
-                    "pass the operand's type: `decltype(tile)`",
+                    "pass the operand's type: 'decltype(tile)'",
                 );
             }
         }
@@ -436,10 +445,11 @@ fn input_type(
     let index = coordinate_type(sema, name, &args, 3, span)?;
     check_formats(sema, left, right, destination, span)?;
     if simdgroups != 1 {
-        return sema.err(
+        return sema.err_help(
             "E0885",
             "Input cooperative tensors require a single SIMD group",
             span,
+            "use the scope 'execution_simdgroup'",
         );
     }
     let Some(k) = descriptor.k else {
@@ -495,10 +505,15 @@ fn conversion_rule(
         descriptor.transpose_right
     };
     if transposed {
-        return sema.err(
+        return sema.err_help(
             "E0888",
             "Input cooperative tensor cannot be transposed",
             span,
+            if role == CoopRole::Left {
+                "pass transpose_left = false in the descriptor"
+            } else {
+                "pass transpose_right = false in the descriptor"
+            },
         );
     }
     if source.role != CoopRole::Destination || source.simdgroups != 1 {
@@ -625,6 +640,25 @@ fn check_memory_tile(sema: &mut Sema<'_>, descriptor: &MatmulDescriptor, span: S
     Ok(())
 }
 
+/// m, n and k when both inputs are cooperative tensors (reference 4.5).
+fn check_cooperative_tile(
+    sema: &mut Sema<'_>,
+    descriptor: &MatmulDescriptor,
+    span: Span,
+) -> Res<()> {
+    let sizes = [descriptor.m, descriptor.n, descriptor.k.unwrap_or(0)];
+    if sizes.iter().all(|size| [16, 32].contains(size)) && sizes.contains(&32) {
+        return Ok(());
+    }
+    let [m, n, k] = sizes;
+    sema.refuse(
+        "E0908",
+        "With two cooperative inputs M, N and K must be 16 or 32, and at least one 32",
+        span,
+        format!("m is {m}, n is {n}, k is {k}"),
+    )
+}
+
 /// `execution_simdgroups<N>` with N > 1 asks for a threadgroup of exactly N SIMD-groups.
 fn require_simdgroups(sema: &mut Sema<'_>, simdgroups: u32) {
     if simdgroups > 1 {
@@ -692,6 +726,9 @@ fn run(
         .any(|kind| matches!(kind, Kind::Coop(ty) if ty.role != CoopRole::Destination))
     {
         check_memory_tile(sema, descriptor, call.span)?;
+    }
+    if matches!((&left, &right), (Kind::Coop(_), Kind::Coop(_))) {
+        check_cooperative_tile(sema, descriptor, call.span)?;
     }
     check_scales(sema, descriptor, &kinds, call.span)?;
     require_simdgroups(sema, simdgroups);
@@ -763,7 +800,12 @@ fn check_operand(
                 );
             }
             if at == 2 && (ty.is_const || ty.space == Space::Constant) {
-                return sema.err("E0854", "the elements of the destination are const", span);
+                return sema.err_help(
+                    "E0854",
+                    "the elements of the destination are const",
+                    span,
+                    "declare the tensor in 'device' or 'threadgroup' memory without 'const'",
+                );
             }
         }
         Kind::Coop(ty) => {
@@ -774,16 +816,21 @@ fn check_operand(
                     format!("this cooperative tensor is not a {side} operand"),
                     span,
                     match at {
-                        0 => "obtain it with `get_left_input_cooperative_tensor`",
-                        1 => "obtain it with `get_right_input_cooperative_tensor`",
-                        _ => "obtain it with `get_destination_cooperative_tensor`",
+                        0 => "obtain it with 'get_left_input_cooperative_tensor'",
+                        1 => "obtain it with 'get_right_input_cooperative_tensor'",
+                        _ => "obtain it with 'get_destination_cooperative_tensor'",
                     },
                 );
             }
             if ty.simdgroups != simdgroups {
+                let scope = |count| super::object_name(&Object::ExecutionScope(count));
                 return sema.err(
                     "E0899",
-                    format!("this cooperative tensor belongs to {} SIMD-groups, the operation to {simdgroups}", ty.simdgroups),
+                    format!(
+                        "this cooperative tensor belongs to the scope '{}', the operation to '{}'",
+                        scope(ty.simdgroups),
+                        scope(simdgroups)
+                    ),
                     span,
                 );
             }
@@ -835,7 +882,7 @@ fn check_scales(
             return sema.err(
                 "E0902",
                 format!(
-                    "scale dtype must be `metal_fp8_ue8m0_format`, not '{}'",
+                    "scale dtype must be 'metal_fp8_ue8m0_format', not '{}'",
                     plane.format.msl_name()
                 ),
                 span,

@@ -94,54 +94,63 @@ pub fn lookup(_sema: &mut Sema<'_>, namespace: &str, name: &str) -> Option<LibEn
     }
 }
 
+/// Classes that exist in Metal and not yet here.
+const REFUSED_CLASSES: &[&str] = &[
+    "convolution2d",
+    "simdgroup_matrix",
+    "packed_numeric_type",
+    "simdgroup_half8x8",
+    "simdgroup_float8x8",
+    "simdgroup_bfloat8x8",
+];
+
+/// Functions that exist in Metal and not yet here.
+const REFUSED_FUNCTIONS: &[&str] = &[
+    "simdgroup_load",
+    "simdgroup_store",
+    "simdgroup_multiply",
+    "simdgroup_multiply_accumulate",
+    "make_filled_simdgroup_matrix",
+    "pack",
+    "unpack",
+];
+
 /// What exists in Metal and not yet here: refused by name where it is used.
 fn refused(name: &str) -> Option<LibEntity> {
-    let ty = matches!(
-        name,
-        "convolution2d"
-            | "simdgroup_matrix"
-            | "packed_numeric_type"
-            | "simdgroup_half8x8"
-            | "simdgroup_float8x8"
-            | "simdgroup_bfloat8x8"
-    );
-    let function = matches!(
-        name,
-        "simdgroup_load"
-            | "simdgroup_store"
-            | "simdgroup_multiply"
-            | "simdgroup_multiply_accumulate"
-            | "make_filled_simdgroup_matrix"
-            | "pack"
-            | "unpack"
-    );
-    if ty {
-        let instantiate: LibInstantiate = |sema, _, span| {
-            sema.err(
-                "E0930",
-                "this class of the Metal library is not supported yet",
-                span,
-            )
-        };
-        Some(LibEntity::Template {
-            name: "not supported yet",
-            instantiate,
-            deduce: None,
-        })
-    } else if function {
-        Some(LibEntity::Function(
-            |sema, call| {
+    if let Some(&name) = REFUSED_CLASSES.iter().find(|class| **class == name) {
+        return Some(LibEntity::Template {
+            name,
+            instantiate: |sema, _, span| {
+                // The caller asks `refused_class` first, which knows the name.
                 sema.err(
                     "E0930",
-                    format!("'{}' is not supported yet", call.name),
-                    call.span,
+                    "this class of the Metal library is not supported yet",
+                    span,
                 )
             },
-            "metal",
-        ))
-    } else {
-        None
+            deduce: None,
+        });
     }
+    if !REFUSED_FUNCTIONS.contains(&name) {
+        return None;
+    }
+    Some(LibEntity::Function(
+        |sema, call| {
+            sema.err(
+                "E0930",
+                format!("'{}' is not supported yet", call.name),
+                call.span,
+            )
+        },
+        "metal",
+    ))
+}
+
+/// The error for a class that is refused by name, with or without template arguments.
+pub fn refused_class<T>(sema: &Sema<'_>, name: &str, span: Span) -> Option<Res<T>> {
+    REFUSED_CLASSES
+        .contains(&name)
+        .then(|| sema.err("E0930", format!("'{name}' is not supported yet"), span))
 }
 
 /// The leaves of an object type.
@@ -249,6 +258,7 @@ pub fn object_name(object: &Object) -> String {
         Object::Matmul {
             descriptor,
             simdgroups,
+            ..
         } => {
             let k = descriptor
                 .k
@@ -352,6 +362,7 @@ pub fn call_method(sema: &mut Sema<'_>, object: &Operand, call: &Call<'_>) -> Op
         Object::Matmul {
             descriptor,
             simdgroups,
+            ..
         } => matmul::method(sema, &descriptor, simdgroups, call),
         Object::ExecutionScope(count) if call.name == "size" => Some(Ok(sema
             .int_value(anymetal_ir::Scalar::U32, i64::from(count))
@@ -424,7 +435,15 @@ pub fn static_member(
             let leaf = Sema::int_leaf(Scalar::U32, i128::from(*count));
             Some(Ok(LibEntity::Value(Value::one(Scalar::U32, leaf))))
         }
-        Object::Matmul { simdgroups, .. } => {
+        Object::Matmul {
+            simdgroups,
+            constant,
+            ..
+        } => {
+            if name == "descriptor" {
+                let operand = sema.operand_of(constant);
+                return Some(sema.rvalue(operand).map(LibEntity::Value));
+            }
             if name == "scope" {
                 return Some(Ok(LibEntity::Type(
                     Type::object(Object::ExecutionScope(*simdgroups)).into(),
@@ -516,6 +535,7 @@ fn member_alias(
         && let Object::Matmul {
             descriptor,
             simdgroups,
+            ..
         } = &*object
         && let Some(ty) = matmul::member_alias(sema, descriptor, *simdgroups, name, args, span)
     {
@@ -590,7 +610,10 @@ fn construct_plane(
     let [Arg::Operand(operand, _)] = args else {
         return sema.err(
             "E0848",
-            "a plane object is constructed from a pointer",
+            format!(
+                "a scale plane is constructed from one pointer, {} arguments given",
+                args.len()
+            ),
             span,
         );
     };

@@ -103,6 +103,9 @@ enum class mem_flags : uint {
     mem_threadgroup_imageblock = 8,
 };
 
+constexpr mem_flags operator|(mem_flags a, mem_flags b) { return mem_flags(uint(a) | uint(b)); }
+constexpr mem_flags operator&(mem_flags a, mem_flags b) { return mem_flags(uint(a) & uint(b)); }
+
 enum memory_order : int {
     memory_order_relaxed = 0,
     memory_order_acquire = 2,

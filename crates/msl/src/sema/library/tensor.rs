@@ -83,7 +83,7 @@ fn instantiate_extents(sema: &mut Sema<'_>, args: &[TemplateArg], span: Span) ->
     for at in 1..args.len() {
         extents.push(extent(int_at(sema, "extents", &args, at, span)?));
     }
-    check_rank(sema, extents.len(), span)?;
+    check_rank(sema, extents.len() as i128, span)?;
     Ok(Type::object(Object::Extents(ExtentsType { index, extents })).into())
 }
 
@@ -91,8 +91,7 @@ fn instantiate_dextents(sema: &mut Sema<'_>, args: &[TemplateArg], span: Span) -
     let args = flatten(args);
     let index = index_scalar(sema, type_at(sema, "dextents", &args, 0, span)?, span)?;
     let rank = int_at(sema, "dextents", &args, 1, span)?;
-    let rank = usize::try_from(rank).unwrap_or(usize::MAX);
-    check_rank(sema, rank, span)?;
+    let rank = check_rank(sema, rank, span)?;
     Ok(Type::object(Object::Extents(ExtentsType {
         index,
         extents: vec![None; rank],
@@ -100,15 +99,15 @@ fn instantiate_dextents(sema: &mut Sema<'_>, args: &[TemplateArg], span: Span) -
     .into())
 }
 
-fn check_rank(sema: &Sema<'_>, rank: usize, span: Span) -> Res<()> {
-    if rank > MAX_RANK {
-        return sema.err(
+fn check_rank(sema: &Sema<'_>, rank: i128, span: Span) -> Res<usize> {
+    match usize::try_from(rank) {
+        Ok(rank) if rank <= MAX_RANK => Ok(rank),
+        _ => sema.err(
             "E0826",
-            format!("a tensor's rank is at most {MAX_RANK}, not {rank}"),
+            format!("a tensor's rank is 0 to {MAX_RANK}, not {rank}"),
             span,
-        );
+        ),
     }
-    Ok(())
 }
 
 impl ExtentsType {
@@ -163,9 +162,17 @@ pub fn construct_extents(
         }
     }
     if leaves.len() != rank && leaves.len() != dynamic {
+        let or = if dynamic == rank {
+            String::new()
+        } else {
+            format!(", or {dynamic} (one for each dynamic extent)")
+        };
         return sema.err(
             "E0827",
-            format!("extents of rank {rank} take {rank} values (or {dynamic}, one for each dynamic one), {} given", leaves.len()),
+            format!(
+                "extents of rank {rank} take {rank} values{or}, {} given",
+                leaves.len()
+            ),
             span,
         );
     }
@@ -306,20 +313,24 @@ fn instantiate_blockwise(sema: &mut Sema<'_>, args: &[TemplateArg], span: Span) 
     if plane.ty.as_object() != Some(&Object::Tag("tensor_plane_scales")) {
         return sema.err_help(
             "E0833",
-            format!("'{}' is no plane tag", sema.qual_name(plane)),
+            format!(
+                "the first template argument of 'tensor_blockwise' must be a plane tag, not '{}'",
+                sema.qual_name(plane)
+            ),
             span,
-            "the only plane is `tensor_plane_scales`",
+            "the only plane is 'tensor_plane_scales'",
         );
     }
     let element = type_at(sema, "tensor_blockwise", &args, 1, span)?;
     let Some(format) = element_format(&element.ty) else {
-        return sema.err(
+        return sema.err_help(
             "E0834",
             format!(
-                "'{}' is no element type of a plane",
+                "'{}' cannot be the element type of a plane",
                 sema.qual_name(element)
             ),
             span,
+            "write 'device metal_fp8_ue8m0_format'",
         );
     };
     let space = element.space.unwrap_or(Space::Device);
@@ -349,13 +360,14 @@ fn instantiate_tensor(sema: &mut Sema<'_>, args: &[TemplateArg], span: Span) -> 
     let args = flatten(args);
     let element = type_at(sema, "tensor", &args, 0, span)?.clone();
     let Some(format) = element_format(&element.ty) else {
-        return sema.err(
+        return sema.err_help(
             "E0830",
             format!(
-                "'{}' is no element type of a tensor",
+                "'{}' cannot be the element type of a tensor",
                 sema.qual_name(&element)
             ),
             span,
+            "use a scalar type or a format type such as 'int4b_format'",
         );
     };
     let extents = type_at(sema, "tensor", &args, 1, span)?;
@@ -367,7 +379,7 @@ fn instantiate_tensor(sema: &mut Sema<'_>, args: &[TemplateArg], span: Span) -> 
                 sema.qual_name(extents)
             ),
             span,
-            "write `dextents<int, RANK>` or `extents<int, E0, E1>`",
+            "write 'dextents<int, RANK>' or 'extents<int, E0, E1>'",
         );
     };
     let mut tensor = TensorType {
@@ -396,10 +408,11 @@ fn instantiate_tensor(sema: &mut Sema<'_>, args: &[TemplateArg], span: Span) -> 
             }
             (_, Some(Object::ScalePlane(plane))) => tensor.plane = Some(plane.clone()),
             _ => {
-                return sema.err(
+                return sema.err_help(
                     "E0838",
-                    format!("'{}' is no tag of this tensor", sema.qual_name(tag)),
+                    format!("'{}' is not a tag of this tensor", sema.qual_name(tag)),
                     span,
+                    "the tags are 'tensor_offset' (after 'tensor_handle') and 'tensor_blockwise<…>'",
                 );
             }
         }
@@ -414,7 +427,7 @@ fn instantiate_tensor(sema: &mut Sema<'_>, args: &[TemplateArg], span: Span) -> 
                 tensor.space
             ),
             span,
-            "write `tensor<device T, …>`, or `tensor_inline` for other memory",
+            "write 'tensor<device T, …>', or 'tensor_inline' for other memory",
         );
     }
     Ok(Type::object(Object::Tensor(tensor)).into())
@@ -442,17 +455,18 @@ fn deduce_tensor(sema: &mut Sema<'_>, args: &[Arg], span: Span) -> Res<Type> {
             "E0841",
             "the template arguments of tensor cannot be deduced from these arguments",
             span,
-            "write `tensor(pointer, dextents<int, 2>(columns, rows))`",
+            "write 'tensor(pointer, dextents<int, 2>(columns, rows))'",
         );
     };
     let Some(format) = element_format(&pointee.ty) else {
-        return sema.err(
+        return sema.err_help(
             "E0830",
             format!(
-                "'{}' is no element type of a tensor",
+                "'{}' cannot be the element type of a tensor",
                 sema.qual_name(&pointee)
             ),
             span,
+            "use a scalar type or a format type such as 'int4b_format'",
         );
     };
     Ok(Type::object(Object::Tensor(TensorType {
@@ -677,7 +691,12 @@ pub fn construct(sema: &mut Sema<'_>, ty: &TensorType, args: &[Arg], span: Span)
             Some(value) => value.map(Operand::Value),
             None => {
                 let (from, to) = (sema.type_name(operand.ty()), sema.type_name(&whole));
-                sema.err("E0843", format!("'{from}' cannot become '{to}'"), span)
+                sema.err_help(
+                    "E0843",
+                    format!("a '{from}' does not convert to a '{to}'"),
+                    span,
+                    "elements, memory, rank, planes and static extents must agree, and constness can only be added",
+                )
             }
         };
     }
@@ -686,7 +705,7 @@ pub fn construct(sema: &mut Sema<'_>, ty: &TensorType, args: &[Arg], span: Span)
             "E0844",
             "a tensor_handle tensor is not constructed in a kernel",
             span,
-            "bind it as an argument, or declare the type with `tensor_inline`",
+            "bind it as an argument, or declare the type with 'tensor_inline'",
         );
     }
     let rank = ty.extents.rank();
@@ -749,14 +768,15 @@ pub fn construct(sema: &mut Sema<'_>, ty: &TensorType, args: &[Arg], span: Span)
                 "E0846",
                 "the tensor has a scale plane, but no plane object is given",
                 span,
-                "pass `scales_plane(pointer)` as the last argument",
+                "pass an object of the plane's type, constructed from a pointer, as the last argument",
             );
         }
         (_, Some(arg)) => {
-            return sema.err(
+            return sema.err_help(
                 "E0847",
                 "this argument is not a plane object of the tensor's type",
                 arg.span(),
+                "a plane is declared by a 'tensor_blockwise<…>' tag of the tensor and constructed from a pointer",
             );
         }
     }
@@ -839,7 +859,7 @@ fn data_pointer(sema: &mut Sema<'_>, ty: &TensorType, arg: &Arg) -> Res<Leaf> {
             "E0851",
             "the pointer is to const elements, the tensor's are not const",
             span,
-            "declare the tensor with `const` elements, or cast the const away",
+            "declare the tensor with 'const' elements, or cast the const away",
         );
     }
     Ok(leaf)
@@ -981,10 +1001,10 @@ fn slice(sema: &mut Sema<'_>, ty: &TensorType, object: &Operand, call: &Call<'_>
             "E0852",
             format!("no matching member function: slice of a tensor of rank {rank} takes {rank} extents, {} given", explicit.len()),
             call.span,
-            "`dynamic_extent` stands for the rest of a dimension",
+            "'dynamic_extent' stands for the rest of a dimension",
         );
     }
-    let indices = args::indices(sema, call.args, rank, "slice of a tensor", call.span)?;
+    let indices = args::indices(sema, call.args, rank, "a slice of a tensor", call.span)?;
     let value = sema.rvalue(object.clone())?;
     let parts = parts(sema, ty, &value)?;
     let mut to = ty.clone();
@@ -1097,7 +1117,12 @@ pub fn method(
             };
             let place = clipped(sema, ty, object, indices, call.span)?;
             if ty.is_const {
-                return sema.err("E0854", "the elements of this tensor are const", call.span);
+                return sema.err_help(
+                    "E0854",
+                    "the elements of this tensor are const",
+                    call.span,
+                    "declare the tensor without 'const' elements",
+                );
             }
             let Some(operand) = value.operand().cloned() else {
                 return sema.err("E0812", "'set' takes no braced list", value.span());
@@ -1183,7 +1208,12 @@ fn is_null_tensor(sema: &mut Sema<'_>, call: &Call<'_>) -> Res<Operand> {
     expect_count(sema, call, 1..=1)?;
     let operand = args::operand(sema, call, 0)?.clone();
     let Some(Object::Tensor(ty)) = operand.ty().as_object() else {
-        return sema.err("E0842", "'is_null_tensor' takes a tensor", call.span);
+        let name = sema.type_name(operand.ty());
+        return sema.err(
+            "E0842",
+            format!("'is_null_tensor' takes a tensor, not '{name}'"),
+            call.span,
+        );
     };
     let storage = ty.storage;
     let value = sema.rvalue(operand)?;

@@ -142,7 +142,7 @@ fn instantiate_array(sema: &mut Sema<'_>, args: &[TemplateArg], span: Span) -> R
         Ok(count) => Ok(Type::Array(Rc::new(element), count).into()),
         Err(_) => sema.err(
             "E0920",
-            format!("an array of {count} elements does not exist"),
+            format!("'array' cannot have {count} elements"),
             span,
         ),
     }
@@ -157,7 +157,7 @@ fn instantiate_limits(sema: &mut Sema<'_>, args: &[TemplateArg], span: Span) -> 
         _ => sema.err(
             "E0921",
             format!(
-                "numeric_limits<{}> has no members; it is for numbers",
+                "'numeric_limits<{}>' has no members: its argument must be a number type",
                 sema.qual_name(ty)
             ),
             span,
@@ -204,6 +204,13 @@ pub fn limit(scalar: Scalar, name: &str) -> Option<Value> {
         ("is_integer", _) => return flag(!scalar.is_float()),
         ("is_exact", _) => return flag(!scalar.is_float()),
         ("has_infinity" | "has_quiet_NaN", _) => return flag(scalar.is_float()),
+        ("radix", _) => return number(2),
+        ("digits10", Some((_, digits))) => return number((digits - 1) * 301 / 1000),
+        ("max_digits10", Some((_, digits))) => return number(digits * 301 / 1000 + 2),
+        ("digits10", None) => {
+            let digits = i128::from(bits) - i128::from(scalar.is_signed());
+            return number(digits * 301 / 1000);
+        }
         ("digits", Some((_, digits))) => return number(digits),
         ("digits", None) => return number(i128::from(bits) - i128::from(scalar.is_signed())),
         ("max", Some((values, _))) => return raw(values[0]),
