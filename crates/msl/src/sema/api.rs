@@ -206,7 +206,7 @@ impl Library {
                 sema.diagnostics.truncate(before);
             }
             for d in &mut sema.diagnostics[before..] {
-                if matches!(d.code, "E0810" | "E0910" | "E0930") {
+                if super::library::is_unsupported(d.code) {
                     d.severity = crate::diagnostics::Severity::Warning;
                 }
             }

@@ -1045,16 +1045,16 @@ impl Sema<'_> {
         args: &[Arg],
         span: Span,
     ) -> Res<Type> {
+        if let Entity::Library(LibEntity::Template { name, .. }) = &entity
+            && let Some(refused) = library::refused_class(self, name, span)
+        {
+            return refused;
+        }
         match entity {
             Entity::Library(LibEntity::Template {
                 deduce: Some(deduce),
                 ..
             }) => deduce(self, args, span),
-            Entity::Library(LibEntity::Template { name, .. })
-                if let Some(refused) = library::refused_class(self, name, span) =>
-            {
-                refused
-            }
             Entity::Template(id) => {
                 if let [Arg::Operand(o, _)] = args
                     && let Type::Record(r) = o.ty()

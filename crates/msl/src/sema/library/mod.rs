@@ -94,6 +94,11 @@ pub fn lookup(_sema: &mut Sema<'_>, namespace: &str, name: &str) -> Option<LibEn
     }
 }
 
+/// Does the code say that the library does not have something (yet)? In a function that no kernel needs that is a warning.
+pub fn is_unsupported(code: &str) -> bool {
+    matches!(code, "E0810" | "E0910" | "E0930")
+}
+
 /// Classes that exist in Metal and not yet here.
 const REFUSED_CLASSES: &[&str] = &[
     "convolution2d",
