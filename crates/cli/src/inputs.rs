@@ -60,6 +60,12 @@ impl Inputs {
                     expected(specs)
                 )
             })?;
+            let given = words
+                .iter()
+                .filter(|word| word.split_once('=').is_some_and(|(other, _)| other == name));
+            if given.count() > 1 {
+                return Err(format!("input {name} is given twice"));
+            }
             let lines: Option<Vec<String>> = if let Some(sentence) = value.strip_prefix("text:") {
                 Some(vec![sentence.to_string()])
             } else if let Some(file) = value.strip_prefix('@') {

@@ -114,7 +114,8 @@ pub fn parse(bytes: &[u8]) -> Result<Array, String> {
     }
     let (length, start) = match bytes[6] {
         1 => (usize::from(u16::from_le_bytes([bytes[8], bytes[9]])), 10),
-        2 | 3 if bytes.len() >= 12 => (
+        2 | 3 if bytes.len() < 12 => return Err("the header is cut off".to_string()),
+        2 | 3 => (
             u32::from_le_bytes([bytes[8], bytes[9], bytes[10], bytes[11]]) as usize,
             12,
         ),

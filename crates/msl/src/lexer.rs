@@ -64,6 +64,8 @@ struct Lexer<'a> {
     spliced: bool,
 }
 
+/// Can the byte begin an identifier? Of a character beyond ASCII it is only the first byte: see
+/// [`Lexer::identifier_char`].
 fn is_ident_start(b: u8) -> bool {
     b.is_ascii_alphabetic() || b == b'_' || b == b'$' || b >= 0x80
 }
@@ -191,7 +193,7 @@ impl Lexer<'_> {
         let start = self.pos;
         let first = self.peek_at(start);
         let second = self.peek_at(start + 1);
-        if is_ident_start(first) {
+        if is_ident_start(first) && (first < 0x80 || self.identifier_char(start) > 0) {
             return self.identifier(start);
         }
         if first.is_ascii_digit() || (first == b'.' && second.is_ascii_digit()) {
@@ -217,13 +219,30 @@ impl Lexer<'_> {
         TokenKind::Stray(c)
     }
 
+    /// Bytes of the character at `pos` beyond ASCII if an identifier may hold it, else 0: letters, digits and combining
+    /// accents. Invisible characters and those that turn the direction of the text would make two names look alike.
+    fn identifier_char(&self, pos: usize) -> usize {
+        match self.text.get(pos..).and_then(|rest| rest.chars().next()) {
+            Some(c) if c.is_alphanumeric() || ('\u{300}'..='\u{36f}').contains(&c) => c.len_utf8(),
+            _ => 0,
+        }
+    }
+
     fn identifier(&mut self, start: usize) -> TokenKind {
         loop {
             let b = self.peek();
             if self.at_end() || !is_ident_continue(b) {
                 break;
             }
-            self.pos += 1;
+            let length = if b < 0x80 {
+                1
+            } else {
+                self.identifier_char(self.pos)
+            };
+            if length == 0 {
+                break;
+            }
+            self.pos += length;
         }
         let name = self.slice(start);
         let quote = self.peek_at(self.pos);
@@ -621,6 +640,24 @@ mod tests {
         assert_eq!(char_value("'a'"), Some(97));
         assert_eq!(char_value("'\\0'"), Some(0));
         assert_eq!(char_value("'ab'"), None);
+    }
+
+    #[test]
+    fn invisible_characters_are_no_letters() {
+        let mut interner = Interner::default();
+        let mut kinds = |source: &str| {
+            let mut errors = Vec::new();
+            let tokens = lex(FileId(0), source, &mut interner, &mut errors);
+            tokens
+                .into_iter()
+                .map(|token| token.kind)
+                .collect::<Vec<_>>()
+        };
+        let stray = |c| TokenKind::Stray(c);
+        assert!(matches!(kinds("größe日")[0], TokenKind::Ident(_)));
+        assert_eq!(kinds("f\u{202e}")[1], stray('\u{202e}'));
+        assert_eq!(kinds("\u{200b}f")[0], stray('\u{200b}'));
+        assert_eq!(kinds("a😀")[1], stray('😀'));
     }
 
     #[test]

@@ -678,6 +678,17 @@ impl Sema<'_> {
                 span,
             );
         }
+        if self.const_eval == 0 {
+            // Functions that each call the next one twice would double the kernel with every level.
+            if self.calls_left == 0 {
+                return self.err(
+                    "E0486",
+                    format!("the kernel makes more than {MAX_CALLS} calls, each of which becomes a part of it"),
+                    span,
+                );
+            }
+            self.calls_left -= 1;
+        }
         let what = if template_args.is_empty() {
             name
         } else {

@@ -20,6 +20,11 @@ use crate::diagnostics::Diagnostic;
 use crate::options::CompileOptions;
 use crate::source::{SourceMap, Span};
 
+/// Most leaves (scalars, vectors and pointers) of one array.
+pub const MAX_LEAVES: u64 = 1 << 20;
+/// Most calls of one kernel, those inside the functions it calls counted each time.
+pub const MAX_CALLS: u32 = 1 << 16;
+
 /// Why a construct could not be lowered.
 #[derive(Debug)]
 pub enum Fail {
@@ -385,6 +390,8 @@ pub struct Sema<'a> {
     pub trial: u32,
     /// Steps left for the constant evaluator.
     pub const_steps: u64,
+    /// Calls that the kernel may still make: every call becomes instructions of the kernel.
+    pub calls_left: u32,
     /// The construct being lowered.
     pub span: Span,
     /// Fast or precise.
@@ -462,6 +469,7 @@ impl<'a> Sema<'a> {
             unevaluated: 0,
             trial: 0,
             const_steps: 4_000_000,
+            calls_left: MAX_CALLS,
             span: Span::default(),
             math: if options.fast_math {
                 MathMode::Fast
@@ -500,6 +508,7 @@ impl Sema<'_> {
         self.unevaluated = 0;
         self.trial = 0;
         self.const_steps = 4_000_000;
+        self.calls_left = MAX_CALLS;
         self.span = Span::default();
         self.locations.clear();
         self.touched.clear();

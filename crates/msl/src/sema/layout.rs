@@ -5,7 +5,7 @@ use std::rc::Rc;
 use anymetal_formats::ElementFormat;
 use anymetal_ir::{Scalar, Type as IrType};
 
-use super::context::{Res, Sema};
+use super::context::{MAX_LEAVES, Res, Sema};
 use super::emit::ir_size;
 use super::library;
 use super::types::*;
@@ -92,8 +92,8 @@ impl Sema<'_> {
                 } else {
                     self.leaf_kinds(&element.ty)?
                 };
-                let count = one.len() as u64 * n;
-                if count > 1 << 20 {
+                let count = (one.len() as u64).saturating_mul(*n);
+                if count > MAX_LEAVES {
                     return self.err("E0495", "this array is too large", self.span);
                 }
                 let mut all = Vec::with_capacity(count as usize);

@@ -49,9 +49,22 @@ impl CoopType {
     }
 }
 
+/// Most elements of one cooperative tensor: four times a threadgroup of 1024 threads with 255 registers of 32 bits each.
+const MAX_ELEMENTS: u64 = 1 << 20;
+
 /// A new cooperative tensor of a type, constructed where this is called.
 pub fn create(sema: &mut Sema<'_>, ty: &CoopType) -> Res<Value> {
     sema.runtime_only()?;
+    if u64::from(ty.rows) * u64::from(ty.columns) > MAX_ELEMENTS {
+        return sema.err(
+            "E0578",
+            format!(
+                "a cooperative tensor of {} × {} elements is too large: the threads of a threadgroup hold at most {MAX_ELEMENTS}",
+                ty.columns, ty.rows
+            ),
+            sema.span,
+        );
+    }
     let coop = sema.builder.cooperative(Cooperative {
         name: String::new(),
         role: ty.role,
