@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, RwLock};
 
-use anymetal_ir::{Access, AddressSpace, ArgumentKind, Builtin, Kernel, Op, Operand, Scope};
+use anymetal_ir::{Access, AddressSpace, ArgumentKind, Builtin, Kernel, Op, Scope};
 
 use crate::compile::lower;
 use crate::compile::program::Program;
@@ -99,7 +99,7 @@ impl CpuKernel {
         } else {
             Isa::detect()
         };
-        refuse_thread_scope(&kernel)?;
+        crate::limits::check(&kernel)?;
         let grouped = lower(&kernel, isa, false)?;
         Ok(CpuKernel {
             isa,
@@ -651,26 +651,4 @@ fn aliases(kernel: &Kernel, arguments: &[BoundArgument], others: &[(HostMemory, 
             .iter()
             .any(|b| a.0 == b.0 && (a.3 || b.3) && a.1 < b.2 && b.1 < a.2)
     })
-}
-
-/// Tile operations of a single thread are not part of this executor yet.
-fn refuse_thread_scope(kernel: &Kernel) -> Result<(), CompileError> {
-    let mut refused = None;
-    kernel.body.for_each_inst(&mut |inst| {
-        if let Op::Matmul {
-            simdgroups: 0,
-            left: Operand::Tensor(_) | Operand::Coop(_),
-            ..
-        } = &inst.op
-        {
-            refused.get_or_insert(inst.location);
-        }
-    });
-    match refused {
-        Some(location) => Err(CompileError::Unsupported {
-            what: "matmul2d with execution_thread".to_string(),
-            location: kernel.locations.describe(location),
-        }),
-        None => Ok(()),
-    }
 }

@@ -13,6 +13,7 @@ mod compile;
 mod dispatch;
 mod exec;
 mod lanes;
+mod limits;
 mod math;
 mod pool;
 

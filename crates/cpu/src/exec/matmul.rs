@@ -234,6 +234,14 @@ impl<'d> Worker<'d> {
                 row_of(descriptor.transpose_right),
             )?;
             for source in [&left, &right] {
+                let elements = (source.rows as u64).saturating_mul(source.columns as u64);
+                if elements > crate::limits::OPERAND_ELEMENTS {
+                    let reason = format!(
+                        "an operand of {} × {} elements is too large for one product",
+                        source.rows, source.columns
+                    );
+                    return raise(FaultKind::TileOperation { reason }, lane);
+                }
                 if source.in_memory {
                     self.note_region(&clipped(source), false);
                 }

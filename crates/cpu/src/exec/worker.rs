@@ -182,11 +182,6 @@ impl<'d> Worker<'d> {
             tile_scratch: std::mem::take(&mut kept.scratch),
             matmul_buffer: std::mem::take(&mut kept.buffers),
         };
-        for tile in &worker.tiles {
-            let instances = simdgroups.div_ceil(tile.simdgroups);
-            // SAFETY: as above.
-            unsafe { tile.base.write_bytes(0, tile.stride * instances) };
-        }
         for &(reg, bits) in &program.constants {
             worker.set_all(reg, bits);
         }
