@@ -158,6 +158,18 @@ fn members_of_matmul2d() {
         "OP(16, 16); auto d = op.get_destination_cooperative_tensor<H2, H2, float>();
          auto it = d.begin(); it = d.end(); it = d.begin() + 1; it += 2; it -= 1; --it; it++;
          int n = d.end() - it; bool last = it == d.end() || it >= d.begin(); *it = 1.0f; it[0] = last ? n : 0;",
+        "OP(16, 16); auto d = op.get_destination_cooperative_tensor<H2, H2, float>();
+         auto j = d.get_iterator(&d[3]); bool v = d.is_valid_element(&d[1]) && d.is_valid_element(d.begin());
+         auto m = d.get_multidimensional_index(&d[2]); d.set(&d[1], d.get(&d[2]) + m[0]); d.set(j, v ? 1.0f : d.get(j));
+         thread float *e = &d[0]; *e = 1; d.store(c);",
+        "using E = extents<int, 16, 8>; static_assert(E::rank() == 2 && E::static_extent(0) == 16 && E::rank_dynamic() == 0, \"\");
+         E e; p[0] = e.extent(1) + fixed.extents().extent(0); D2 f(1, 2); f = D2(3, 4); D2 z = {3, 4}; dextents<uint, 2> w = z;
+         static_assert(is_same_v<H2::value_type, half> && is_same_v<decltype(a)::extents_type, D2> && H2::get_rank() == 2, \"\");
+         for (int i = 0; i < 2; i++) p[i] = a.get_extent(i) + a.get_stride(i);",
+        "tensor<device half, D2, tensor_handle, tensor_offset> t = a.slice(1, 2); auto s = t.slice<8, 8>(1, 1); t = a;
+         p[0] = s[0, 0] + fixed.slice(0, 0)[1, 1]; auto x = tensor(p, D2(4, 4)); tensor y(p, extents<int, 4, 4>()); x[1, 2] = y[0, 0];
+         tensor<device float, D2, tensor_inline> i(p, D2(4, 4), {1, 4}); array<int, 2> st = {1, 4};
+         tensor<device float, D2, tensor_inline> j(p, D2(4, 4), st); i[0, 0] = j[1, 1] + st.size();",
         "constexpr auto desc = matmul2d_descriptor(16, 16, dynamic_extent); matmul2d<desc, execution_simdgroup> op; op.run(a, b, c);
          matmul2d<matmul2d_descriptor(16, 16, dyn), execution_simdgroups<2>>{}.run(a, b, c);
          const auto as = a.slice(0, 0); auto bs = b.slice<dynamic_extent, 16>(0, 0); auto cs = c.slice<16, 16>(0, 0);
@@ -337,7 +349,7 @@ fn group_and_atomic_functions_compile() {
     compiles(&[
         "float x = p[0]; uint i = u[0]; x += simd_sum(x) + simd_prefix_exclusive_sum(x) + simd_max(x); i = simd_and(i) | simd_xor(i);
          x = simd_shuffle(x, ushort(3)) + simd_shuffle_xor(x, 1) + simd_shuffle_down(x, 1) + simd_broadcast(x, 0) + simd_broadcast_first(x);
-         float4 f = simd_sum(float4(x)); half2 h = quad_shuffle_xor(half2(half(x)), 1); ulong mask = ulong(simd_ballot(x > 0));
+         float4 f = simd_sum(float4(x)); half2 h = quad_shuffle_xor(half2(half(x)), 1); simd_vote::vote_t mask = (simd_vote::vote_t)simd_ballot(x > 0);
          bool any = simd_any(x > 0) && simd_all(x > 0) && simd_ballot(x > 1).any() && simd_is_first(); p[1] = quad_sum(x) + f.x + h.x + any + mask + i;
          simdgroup_barrier(mem_flags::mem_none); threadgroup_barrier(mem_flags::mem_threadgroup | mem_flags::mem_device);",
         "device atomic_uint *n = (device atomic_uint *)u; uint old = atomic_fetch_add_explicit(n, 1, memory_order_relaxed); atomic_store_explicit(n, old, memory_order_relaxed);

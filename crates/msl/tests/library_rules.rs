@@ -377,6 +377,14 @@ fn cooperative_tensors() {
             "E0823 expected a number, not 'tensor<device half, dextents<int, 2>, tensor_handle>'",
         ),
         (
+            "OP(16, 16); auto d = op.get_destination_cooperative_tensor<H2, H2, float>(); d[0, 1] = 1;",
+            "E0868 a cooperative tensor takes one slot index, 2 given",
+        ),
+        (
+            "OP(16, 16); auto d = op.get_destination_cooperative_tensor<H2, H2, float>(); auto e = op.get_destination_cooperative_tensor<H2, H2, float>(); auto it = d.begin(); it = e.begin();",
+            "E0870 this iterator cannot be moved to another cooperative tensor | help: declare another iterator",
+        ),
+        (
             "OP(16, 16); auto d = op.get_destination_cooperative_tensor<H2, H2, float>(); d.set(0);",
             "E0811 'set' takes 2 arguments, 1 given",
         ),
@@ -505,6 +513,10 @@ fn extents_types() {
         (
             "dextents<int, -1> e;",
             "E0826 a tensor's rank is 0 to 16, not -1",
+        ),
+        (
+            "extents<int, -5, 4> e;",
+            "E0855 an extent of 'extents' cannot be -5 | help: an extent is a count of elements, or 'dynamic_extent'",
         ),
         (
             "extents<int, 2, half> e;",
@@ -664,6 +676,18 @@ fn tensor_members() {
         (
             "auto s = fixed.slice<17, 8>(0, 0);",
             "E0853 no matching member function: a slice of 17 elements in dimension 0 of a tensor with 16",
+        ),
+        (
+            "auto s = a.slice<-3, 4>(0, 0);",
+            "E0855 an extent of 'slice' cannot be -3 | help: an extent is a count of elements, or 'dynamic_extent'",
+        ),
+        (
+            "tensor<device float, dextents<int, 0>, tensor_inline> t(p, dextents<int, 0>()); int x = t.get_extent(int(p[0]));",
+            "E0831 a tensor of rank 0 has no dimensions",
+        ),
+        (
+            "tensor<device int4b_format, D2, tensor_inline> t(u, D2(4, 4)); int x = t[0, 0];",
+            "E0466 'int4b_format' does not convert to 'int'",
         ),
         (
             "auto s = a.slice(p, 1);",

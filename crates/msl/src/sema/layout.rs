@@ -234,7 +234,7 @@ impl Sema<'_> {
         match ty {
             Type::Void => "void".into(),
             Type::Scalar(scalar) => scalar_name(*scalar).into(),
-            Type::Format(format) => format.to_string(),
+            Type::Format(format) => format.msl_name().to_string(),
             Type::Vector {
                 scalar,
                 len,

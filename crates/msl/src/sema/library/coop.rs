@@ -140,12 +140,20 @@ fn element_place(ty: &CoopType, coop: CoopId, slot: Leaf) -> Operand {
     .into()
 }
 
-/// The slot that an argument means: an index, an iterator, or a pointer to an element (not supported).
+/// The slot that an argument means: an index, an iterator, or a pointer to an element.
 fn slot_argument(sema: &mut Sema<'_>, call: &Call<'_>, at: usize) -> Res<Leaf> {
     let operand = args::operand(sema, call, at)?.clone();
     match operand.ty().as_object() {
         Some(Object::CoopIterator(_)) => Ok(iterator_parts(sema, &operand)?.1),
-        _ => args::scalar(sema, call, at, Scalar::I32),
+        _ => {
+            let value = sema.rvalue(operand)?;
+            if let Some(Leaf::Place(place)) = value.leaf()
+                && let Place::CoopElement { slot, .. } = &place.place
+            {
+                return Ok((**slot).clone());
+            }
+            args::scalar_of(sema, &value, Scalar::I32, call.args[at].span())
+        }
     }
 }
 
@@ -414,8 +422,15 @@ pub fn operator(
             let ty = ty.clone();
             Some((|| {
                 let coop = of_operand(sema, &operands[0])?;
-                let Some(index) = operands.get(1) else {
-                    return sema.err("E0868", "a cooperative tensor takes one slot index", span);
+                let [_, index] = operands else {
+                    return sema.err(
+                        "E0868",
+                        format!(
+                            "a cooperative tensor takes one slot index, {} given",
+                            operands.len() - 1
+                        ),
+                        span,
+                    );
                 };
                 let value = sema.rvalue(index.clone())?;
                 let slot = args::scalar_of(sema, &value, Scalar::I32, span)?;

@@ -359,6 +359,11 @@ pub fn template_of(_sema: &Sema<'_>, ty: &Type) -> Option<(&'static str, Vec<Tem
 
 /// A call of a member function of an object (or vector, scalar, …). `None` if there is no such member.
 pub fn call_method(sema: &mut Sema<'_>, object: &Operand, call: &Call<'_>) -> Option<Res<Operand>> {
+    // `array<T, N>` is an array that is copied as a value.
+    if let (Type::Array(_, count), "size" | "max_size") = (object.ty(), call.name) {
+        let leaf = Sema::int_leaf(anymetal_ir::Scalar::U64, i128::from(*count));
+        return Some(Ok(Value::one(anymetal_ir::Scalar::U64, leaf).into()));
+    }
     match object.ty().as_object()?.clone() {
         Object::Extents(ty) => tensor::extents_method(sema, &ty, object, call),
         Object::Tensor(ty) => tensor::method(sema, &ty, object, call),
@@ -429,6 +434,9 @@ pub fn static_member(
                 return Some(Ok(on_subject(sema, ty)));
             }
             member_type(coop::member_type(coop, name))
+        }
+        Object::Tag("simd_vote") if name == "vote_t" => {
+            Some(Ok(LibEntity::Type(Scalar::U64.into())))
         }
         Object::CoopIterator(coop) if name == "value_type" => {
             Some(Ok(LibEntity::Type(args::element_type(coop.element).into())))

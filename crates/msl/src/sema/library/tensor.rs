@@ -81,10 +81,30 @@ fn instantiate_extents(sema: &mut Sema<'_>, args: &[TemplateArg], span: Span) ->
     let index = index_scalar(sema, type_at(sema, "extents", &args, 0, span)?, span)?;
     let mut extents = Vec::new();
     for at in 1..args.len() {
-        extents.push(extent(int_at(sema, "extents", &args, at, span)?));
+        extents.push(extent_at(sema, "extents", &args, at, span)?);
     }
     check_rank(sema, extents.len() as i128, span)?;
     Ok(Type::object(Object::Extents(ExtentsType { index, extents })).into())
+}
+
+/// A static extent among template arguments; `None` for `dynamic_extent`, as `size_t` or as −1 of a signed type.
+fn extent_at(
+    sema: &Sema<'_>,
+    what: &str,
+    args: &[TemplateArg],
+    at: usize,
+    span: Span,
+) -> Res<Option<u64>> {
+    let value = int_at(sema, what, args, at, span)?;
+    if value < -1 {
+        return sema.err_help(
+            "E0855",
+            format!("an extent of '{what}' cannot be {value}"),
+            span,
+            "an extent is a count of elements, or 'dynamic_extent'",
+        );
+    }
+    Ok(extent(value))
 }
 
 fn instantiate_dextents(sema: &mut Sema<'_>, args: &[TemplateArg], span: Span) -> Res<QualType> {
@@ -1014,7 +1034,7 @@ fn slice(sema: &mut Sema<'_>, ty: &TensorType, object: &Operand, call: &Call<'_>
     let (mut origin, mut extents) = (Vec::new(), Vec::new());
     for (d, index) in indices.iter().enumerate() {
         let fixed = match explicit.get(d) {
-            Some(_) => extent(int_at(sema, "slice", &explicit, d, call.span)?),
+            Some(_) => extent_at(sema, "slice", &explicit, d, call.span)?,
             None => None,
         };
         if let (Some(fixed), Some(of)) = (fixed, ty.extents.extents[d])
@@ -1191,7 +1211,13 @@ fn run_time(
     let leaf = match sema.int_of(&at) {
         Some(_) => all[dimension(sema, call, all.len())?].clone(),
         None => {
-            let mut chosen = all[0].clone();
+            let Some(mut chosen) = all.first().cloned() else {
+                return sema.err(
+                    "E0831",
+                    "a tensor of rank 0 has no dimensions",
+                    call.args[0].span(),
+                );
+            };
             for (d, leaf) in all.iter().enumerate().skip(1) {
                 let is =
                     sema.compare_leaf(CompareOp::Eq, &at, &Sema::int_leaf(Scalar::I64, d as i128))?;
