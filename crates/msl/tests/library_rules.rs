@@ -239,6 +239,10 @@ fn operands_of_run() {
 fn cooperative_destinations() {
     check(&[
         (
+            "OP(2048, 1024); auto d = op.get_destination_cooperative_tensor<H2, H2, float>();",
+            "E0859 a cooperative tensor of 2048 × 1024 elements (rows × columns) is too large: the threads of a threadgroup hold at most 1048576",
+        ),
+        (
             "OP(16, 16); auto d = op.get_destination_cooperative_tensor<half, H2, float>();",
             "E0883 template argument 1 of 'get_destination_cooperative_tensor' must be a tensor type, not 'half' | help: pass the operand's type: 'decltype(tile)'",
         ),

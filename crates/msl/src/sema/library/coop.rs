@@ -57,10 +57,10 @@ pub fn create(sema: &mut Sema<'_>, ty: &CoopType) -> Res<Value> {
     sema.runtime_only()?;
     if u64::from(ty.rows) * u64::from(ty.columns) > MAX_ELEMENTS {
         return sema.err(
-            "E0578",
+            "E0859",
             format!(
-                "a cooperative tensor of {} × {} elements is too large: the threads of a threadgroup hold at most {MAX_ELEMENTS}",
-                ty.columns, ty.rows
+                "a cooperative tensor of {} × {} elements (rows × columns) is too large: the threads of a threadgroup hold at most {MAX_ELEMENTS}",
+                ty.rows, ty.columns
             ),
             sema.span,
         );
