@@ -18,6 +18,9 @@ use crate::source::Span;
 /// Frames that may be open at once.
 const MAX_DEPTH: usize = 200;
 
+/// A function that takes the arguments, its template arguments, and how well each argument fits.
+type Candidate = (FunctionRef, Vec<TemplateArg>, Vec<Rank>);
+
 impl Sema<'_> {
     /// Evaluates the arguments of a call; packs are expanded.
     pub fn args(&mut self, args: &[Expr]) -> Res<Vec<Arg>> {
@@ -220,8 +223,8 @@ impl Sema<'_> {
         args: &[Arg],
         explicit: &[TemplateArg],
         this: Option<&LValue>,
-    ) -> Res<Option<(FunctionRef, Vec<TemplateArg>, Vec<Rank>)>> {
-        let mut best: Option<(FunctionRef, Vec<TemplateArg>, Vec<Rank>)> = None;
+    ) -> Res<Option<Candidate>> {
+        let mut best: Option<Candidate> = None;
         for f in candidates {
             if is_specialisation(f) {
                 continue;

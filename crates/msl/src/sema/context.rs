@@ -346,6 +346,9 @@ pub struct FunctionConstant {
     pub ty: Type,
 }
 
+/// A member function that is defined outside of its class, and where.
+pub type OutOfClass = (Arc<ast::FunctionDecl>, Rc<Env>);
+
 /// The lowering of one kernel.
 pub struct Sema<'a> {
     /// The kernel so far.
@@ -411,7 +414,7 @@ pub struct Sema<'a> {
     /// Declarations that were lowered at least once.
     pub visited: std::collections::HashSet<usize>,
     /// Out-of-class definitions of member functions, by the last segment of the qualifier and the name.
-    pub out_of_class: HashMap<(Name, Name), Vec<(Arc<ast::FunctionDecl>, Rc<Env>)>>,
+    pub out_of_class: HashMap<(Name, Name), Vec<OutOfClass>>,
     /// Out-of-class definitions of static members.
     pub out_of_class_vars: HashMap<(Name, Name), (Arc<ast::VarDecl>, Rc<Env>)>,
     /// How function bodies use their variables, by body.

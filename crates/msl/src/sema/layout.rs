@@ -203,10 +203,7 @@ impl Sema<'_> {
             }
             Type::Closure(_) | Type::Overloads(_) => (1, 1),
             Type::Format(format) => (format.bytes_for(1) as u64, 1),
-            Type::Object(object) => match library::object_layout(self, object) {
-                Some(layout) => layout,
-                None => (1, 1),
-            },
+            Type::Object(object) => library::object_layout(self, object).unwrap_or((1, 1)),
             Type::Void => {
                 return self.err("E0494", "'void' has no size", self.span);
             }

@@ -426,12 +426,13 @@ impl Sema<'_> {
     pub fn unary_op(&mut self, op: UnOp, operand: Operand, span: Span) -> Res<Operand> {
         if matches!(operand.ty(), Type::Record(_) | Type::Enum(_)) {
             let name = format!("operator{}", op.spelling());
-            if let Some(result) = self.user_operator(&name, &[operand.clone()], span) {
+            if let Some(result) = self.user_operator(&name, std::slice::from_ref(&operand), span) {
                 return result;
             }
         }
         if matches!(operand.ty(), Type::Object(_))
-            && let Some(result) = library::operator(self, op.spelling(), &[operand.clone()], span)
+            && let Some(result) =
+                library::operator(self, op.spelling(), std::slice::from_ref(&operand), span)
         {
             return result;
         }
@@ -517,7 +518,9 @@ impl Sema<'_> {
                 UnOp::PostInc => "p++",
                 _ => "p--",
             };
-            if let Some(result) = library::operator(self, spelled, &[operand.clone()], span) {
+            if let Some(result) =
+                library::operator(self, spelled, std::slice::from_ref(&operand), span)
+            {
                 return result;
             }
         }
