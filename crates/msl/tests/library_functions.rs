@@ -615,6 +615,14 @@ fn refused_by_name() {
             "E0930 'convolution2d' is not supported yet",
         ),
         (
+            "constexpr auto d = convolution2d_descriptor(1, 2);",
+            "E0930 'convolution2d_descriptor' is not supported yet",
+        ),
+        (
+            "convolution2d_descriptor d;",
+            "E0930 'convolution2d_descriptor' is not supported yet",
+        ),
+        (
             "auto m = make_filled_simdgroup_matrix<float, 8, 8>(0.0f);",
             "E0930 'make_filled_simdgroup_matrix' is not supported yet",
         ),

@@ -78,7 +78,7 @@ fn descriptor_and_scope() {
     check(&[
         (
             "matmul2d<3, execution_simdgroup> op;",
-            "E0875 the first template argument of matmul2d must be a constant matmul2d_descriptor | help: declare it as 'constexpr auto descriptor = matmul2d_descriptor(…);'",
+            "E0875 the first template argument of 'matmul2d' must be a constant 'matmul2d_descriptor' | help: declare it as 'constexpr auto descriptor = matmul2d_descriptor(…);'",
         ),
         (
             "matmul2d<matmul2d_descriptor(16, 16), int> op;",
@@ -90,7 +90,7 @@ fn descriptor_and_scope() {
         ),
         (
             "matmul2d<matmul2d_descriptor(16, 16), Scope> op;",
-            "E0840 the scope of matmul2d is a class template without its arguments | help: write 'execution_simdgroup' for one SIMD-group, or 'execution_simdgroups<N>' for N",
+            "E0840 the scope of 'matmul2d' is a class template without its arguments | help: write 'execution_simdgroup' for one SIMD-group, or 'execution_simdgroups<N>' for N",
         ),
         (
             "matmul2d<matmul2d_descriptor(16, 16)> op;",
@@ -102,15 +102,15 @@ fn descriptor_and_scope() {
         ),
         (
             "matmul2d<matmul2d_descriptor(16, 16), execution_thread> op;",
-            "E0877 matmul2d with the scope 'execution_thread' is not supported yet | help: use 'execution_simdgroup': one SIMD-group computes the tile",
+            "E0877 'matmul2d' with the scope 'execution_thread' is not supported yet | help: use 'execution_simdgroup': one SIMD-group computes the tile",
         ),
         (
             "matmul2d<matmul2d_descriptor(16, 16), execution_simdgroups<0>> op;",
-            "E0874 execution_simdgroups<0>: a threadgroup has 1 to 32 SIMD-groups",
+            "E0874 'execution_simdgroups<0>': a threadgroup has 1 to 32 SIMD-groups",
         ),
         (
             "matmul2d<matmul2d_descriptor(16, 16), execution_simdgroups<33>> op;",
-            "E0874 execution_simdgroups<33>: a threadgroup has 1 to 32 SIMD-groups",
+            "E0874 'execution_simdgroups<33>': a threadgroup has 1 to 32 SIMD-groups",
         ),
         (
             "matmul2d<matmul2d_descriptor(16, 16), execution_simdgroups<half>> op;",
@@ -568,7 +568,7 @@ fn tensor_types() {
         ),
         (
             "tensor<device float, int, tensor_inline> t;",
-            "E0836 the second template argument of tensor must be extents, not 'int' | help: write 'dextents<int, RANK>' or 'extents<int, E0, E1>'",
+            "E0836 the second template argument of 'tensor' must be extents, not 'int' | help: write 'dextents<int, RANK>' or 'extents<int, E0, E1>'",
         ),
         (
             "tensor<device float, D2, int> t;",
@@ -580,7 +580,7 @@ fn tensor_types() {
         ),
         (
             "tensor<threadgroup float, D2> t;",
-            "E0839 the elements of a tensor_handle tensor are in device or constant memory, not threadgroup | help: write 'tensor<device T, …>', or 'tensor_inline' for other memory",
+            "E0839 the elements of a 'tensor_handle' tensor are in device or constant memory, not threadgroup | help: write 'tensor<device T, …>', or 'tensor_inline' for other memory",
         ),
         (
             "tensor<device float> t;",
@@ -592,7 +592,7 @@ fn tensor_types() {
         ),
         (
             "auto t = tensor(3, 4);",
-            "E0841 the template arguments of tensor cannot be deduced from these arguments | help: write 'tensor(pointer, dextents<int, 2>(columns, rows))'",
+            "E0841 the template arguments of 'tensor' cannot be deduced from these arguments | help: write 'tensor(pointer, dextents<int, 2>(columns, rows))'",
         ),
         (
             "device Pair *x = (device Pair *)p; auto t = tensor(x, D2(1, 2));",
@@ -600,7 +600,7 @@ fn tensor_types() {
         ),
         (
             "F2 t(p, D2(4, 4));",
-            "E0844 a tensor_handle tensor is not constructed in a kernel | help: bind it as an argument, or declare the type with 'tensor_inline'",
+            "E0844 a 'tensor_handle' tensor is not constructed in a kernel | help: bind it as an argument, or declare the type with 'tensor_inline'",
         ),
         (
             "F2 t(a);",
@@ -612,7 +612,7 @@ fn tensor_types() {
         ),
         (
             "tensor<device float, D2, tensor_inline> t(p);",
-            "E0845 a tensor_inline tensor takes a pointer, extents, strides and a plane; 1 arguments given",
+            "E0845 a 'tensor_inline' tensor takes a pointer, extents, strides and a plane; 1 arguments given",
         ),
         (
             "tensor<device float, D2, tensor_inline> t(u, D2(4, 4));",

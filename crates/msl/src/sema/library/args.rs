@@ -34,7 +34,7 @@ pub fn type_at<'a>(
         Some(TemplateArg::Type(ty)) => Ok(ty),
         Some(TemplateArg::Template(_)) if what.starts_with("matmul2d") && at == 1 => sema.err_help(
             "E0840",
-            "the scope of matmul2d is a class template without its arguments",
+            "the scope of 'matmul2d' is a class template without its arguments",
             span,
             "write 'execution_simdgroup' for one SIMD-group, or 'execution_simdgroups<N>' for N",
         ),

@@ -49,7 +49,7 @@ fn instantiate_scope(sema: &mut Sema<'_>, args: &[TemplateArg], span: Span) -> R
     if !(1..=32).contains(&count) {
         return sema.err(
             "E0874",
-            format!("execution_simdgroups<{count}>: a threadgroup has 1 to 32 SIMD-groups"),
+            format!("'execution_simdgroups<{count}>': a threadgroup has 1 to 32 SIMD-groups"),
             span,
         );
     }
@@ -67,7 +67,7 @@ fn instantiate(sema: &mut Sema<'_>, args: &[TemplateArg], span: Span) -> Res<Qua
     let Some((fields, constant)) = given else {
         return sema.err_help(
             "E0875",
-            "the first template argument of matmul2d must be a constant matmul2d_descriptor",
+            "the first template argument of 'matmul2d' must be a constant 'matmul2d_descriptor'",
             span,
             "declare it as 'constexpr auto descriptor = matmul2d_descriptor(…);'",
         );
@@ -88,7 +88,7 @@ fn instantiate(sema: &mut Sema<'_>, args: &[TemplateArg], span: Span) -> Res<Qua
     if simdgroups == 0 {
         return sema.err_help(
             "E0877",
-            "matmul2d with the scope 'execution_thread' is not supported yet",
+            "'matmul2d' with the scope 'execution_thread' is not supported yet",
             span,
             "use 'execution_simdgroup': one SIMD-group computes the tile",
         );

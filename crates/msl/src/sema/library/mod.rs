@@ -102,6 +102,7 @@ pub fn is_unsupported(code: &str) -> bool {
 /// Classes that exist in Metal and not yet here.
 const REFUSED_CLASSES: &[&str] = &[
     "convolution2d",
+    "convolution2d_descriptor",
     "simdgroup_matrix",
     "packed_numeric_type",
     "simdgroup_half8x8",

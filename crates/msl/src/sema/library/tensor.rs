@@ -395,7 +395,7 @@ fn instantiate_tensor(sema: &mut Sema<'_>, args: &[TemplateArg], span: Span) -> 
         return sema.err_help(
             "E0836",
             format!(
-                "the second template argument of tensor must be extents, not '{}'",
+                "the second template argument of 'tensor' must be extents, not '{}'",
                 sema.qual_name(extents)
             ),
             span,
@@ -443,7 +443,7 @@ fn instantiate_tensor(sema: &mut Sema<'_>, args: &[TemplateArg], span: Span) -> 
         return sema.err_help(
             "E0839",
             format!(
-                "the elements of a tensor_handle tensor are in device or constant memory, not {}",
+                "the elements of a 'tensor_handle' tensor are in device or constant memory, not {}",
                 tensor.space
             ),
             span,
@@ -473,7 +473,7 @@ fn deduce_tensor(sema: &mut Sema<'_>, args: &[Arg], span: Span) -> Res<Type> {
     let (Some(pointee), Some(extents)) = (pointee, extents) else {
         return sema.err_help(
             "E0841",
-            "the template arguments of tensor cannot be deduced from these arguments",
+            "the template arguments of 'tensor' cannot be deduced from these arguments",
             span,
             "write 'tensor(pointer, dextents<int, 2>(columns, rows))'",
         );
@@ -723,7 +723,7 @@ pub fn construct(sema: &mut Sema<'_>, ty: &TensorType, args: &[Arg], span: Span)
     if ty.storage != TensorStorage::Inline {
         return sema.err_help(
             "E0844",
-            "a tensor_handle tensor is not constructed in a kernel",
+            "a 'tensor_handle' tensor is not constructed in a kernel",
             span,
             "bind it as an argument, or declare the type with 'tensor_inline'",
         );
@@ -732,7 +732,7 @@ pub fn construct(sema: &mut Sema<'_>, ty: &TensorType, args: &[Arg], span: Span)
     if args.len() < 2 || args.len() > 4 {
         return sema.err(
             "E0845",
-            format!("a tensor_inline tensor takes a pointer, extents, strides and a plane; {} arguments given", args.len()),
+            format!("a 'tensor_inline' tensor takes a pointer, extents, strides and a plane; {} arguments given", args.len()),
             span,
         );
     }
