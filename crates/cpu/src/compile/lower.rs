@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 
 use anymetal_ir::{
-    AtomicOp, BinaryOp, Builtin, GroupOp, Kernel, LocalId, LocationId, Op, Scalar, Type, ValueId,
-    VoteOp,
+    AddressSpace, AtomicOp, BinaryOp, Builtin, GroupOp, Kernel, LocalId, LocationId, Op, Scalar,
+    Type, ValueId, VoteOp,
 };
 
 use super::arithmetic::Product;
@@ -182,6 +182,16 @@ impl Lower<'_> {
         match ty {
             Type::Scalar(scalar) => scalar.size() as u8,
             Type::Pointer(_) => 8,
+        }
+    }
+
+    /// The alignment that an access is checked for: the one its type needs. A thread's own memory is split by lanes, so
+    /// only the elements are checked there.
+    fn checked_align(&self, pointer: ValueId, align: u32, size: u8) -> u32 {
+        if self.kernel.ty(pointer) == Type::Pointer(AddressSpace::Thread) {
+            align.min(u32::from(size))
+        } else {
+            align
         }
     }
 
@@ -476,7 +486,8 @@ impl Lower<'_> {
                 count,
                 align,
             } => {
-                let pointer = self.value(*pointer)?;
+                let pointer_id = *pointer;
+                let pointer = self.value(pointer_id)?;
                 let values = (0..*count)
                     .map(|i| self.define(ValueId(result.0 + i)))
                     .collect();
@@ -486,7 +497,7 @@ impl Lower<'_> {
                     values,
                     size,
                     boolean: *ty == Type::Scalar(Scalar::Bool),
-                    align: (*align).min(u32::from(size)),
+                    align: self.checked_align(pointer_id, *align, size),
                     predicate: None,
                 })));
             }
@@ -495,7 +506,8 @@ impl Lower<'_> {
                 values,
                 align,
             } => {
-                let pointer = self.value(*pointer)?;
+                let pointer_id = *pointer;
+                let pointer = self.value(pointer_id)?;
                 let values = self.all(values)?;
                 let size = values.first().map_or(1, |reg| reg.size);
                 self.push(Inst::Store(Box::new(Access {
@@ -503,7 +515,7 @@ impl Lower<'_> {
                     values,
                     size,
                     boolean: false,
-                    align: (*align).min(u32::from(size)),
+                    align: self.checked_align(pointer_id, *align, size),
                     predicate: None,
                 })));
             }
