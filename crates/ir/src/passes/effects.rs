@@ -59,6 +59,8 @@ pub struct Usage {
     pub read: bool,
     /// Its memory is written.
     pub written: bool,
+    /// Its extents, strides or addresses are asked for, or its address is compared.
+    pub queried: bool,
     /// Its pointer or handle is stored to memory or turned into an integer, or passed where it cannot be followed.
     pub escapes: bool,
 }
@@ -148,6 +150,7 @@ pub fn set_access(kernel: &mut Kernel) {
             (true, true) => Access::ReadWrite,
             (true, false) => Access::ReadOnly,
             (false, true) => Access::WriteOnly,
+            (false, false) if usage.queried || usage.escapes => Access::ReadOnly,
             (false, false) => Access::Unused,
         };
     }
@@ -288,6 +291,12 @@ impl<'a> Analysis<'a> {
         }
     }
 
+    fn query(&mut self, value: ValueId) {
+        for root in self.effects.roots[value.index()].known.clone() {
+            self.usage(root).queried = true;
+        }
+    }
+
     fn escape(&mut self, value: ValueId) {
         for root in self.effects.roots[value.index()].known.clone() {
             self.usage(root).escapes = true;
@@ -343,12 +352,14 @@ impl<'a> Analysis<'a> {
             }
             // Known operations on pointers and handles that `origin` follows, or that only look at the address.
             Op::PointerOffset { .. }
-            | Op::PointerDiff { .. }
-            | Op::Compare { .. }
             | Op::Select { .. }
             | Op::LocalSet { .. }
-            | Op::TensorQuery { .. }
             | Op::TensorElementPointer { .. } => {}
+            Op::PointerDiff { lhs, rhs } | Op::Compare { lhs, rhs, .. } => {
+                self.query(*lhs);
+                self.query(*rhs);
+            }
+            Op::TensorQuery { handle, .. } => self.query(*handle),
             other => other.for_each_operand(|value| self.escape(value)),
         }
     }
