@@ -1,59 +1,195 @@
-//! Each source in `tests/errors` is refused with exactly the text that stands beside it, in `NAME.expected`.
-//!
-//! After an intended change of a text run the test with `UPDATE_EXPECTED=1` and review the difference.
+//! The text of errors, word for word.
 
-use std::path::{Path, PathBuf};
+mod common;
 
-use anymetal_msl::{CompileOptions, Library};
+use common::errors;
 
-/// The compiler flags in the first comment lines: `// flags: -std=metal3.2`.
-fn options(source: &str) -> CompileOptions {
-    let mut options = CompileOptions {
-        allow_files: false,
-        ..Default::default()
-    };
-    for line in source.lines().take_while(|l| l.starts_with("//")) {
-        let Some(flags) = line.strip_prefix("// flags:") else {
-            continue;
-        };
-        for flag in flags.split_whitespace() {
-            match flag.strip_prefix("-std=") {
-                Some(std) => options.std = std.parse().unwrap(),
-                None if flag == "--lenient" => options.lenient = true,
-                None => panic!("unknown flag {flag}"),
-            }
-        }
-    }
-    options
+const HEAD: &str = "#include <metal_stdlib>\nusing namespace metal;\n";
+
+fn check(source: &str, expected: &str) {
+    let got = errors(&format!("{HEAD}{source}"));
+    let got: Vec<&str> = got.lines().map(str::trim_end).collect();
+    let expected: Vec<&str> = expected.trim_start_matches('\n').lines().map(str::trim_end).collect();
+    assert_eq!(got, expected, "\n{}", got.join("\n"));
 }
 
 #[test]
-fn texts_are_exact() {
-    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/errors");
-    let update = std::env::var_os("UPDATE_EXPECTED").is_some();
-    let mut files: Vec<PathBuf> = std::fs::read_dir(&dir)
-        .unwrap()
-        .map(|e| e.unwrap().path())
-        .filter(|p| p.extension().is_some_and(|e| e == "metal"))
-        .collect();
-    files.sort();
-    assert!(files.len() >= 20, "the sources are missing");
-    let mut failures = Vec::new();
-    for path in files {
-        let name = path.file_name().unwrap().to_str().unwrap();
-        let source = std::fs::read_to_string(&path).unwrap();
-        let actual = match Library::compile(&source, name, &options(&source)) {
-            Ok(_) => "it compiles\n".to_string(),
-            Err(d) => d.render(),
-        };
-        let beside = path.with_extension("expected");
-        if update {
-            std::fs::write(&beside, &actual).unwrap();
-        }
-        let expected = std::fs::read_to_string(&beside).unwrap_or_default();
-        if actual != expected || actual == "it compiles\n" {
-            failures.push(format!("{name}: expected\n{expected}actual\n{actual}"));
-        }
-    }
-    assert!(failures.is_empty(), "{}", failures.join("\n"));
+fn unknown_name() {
+    let got = errors("kernel void k(device float *x [[buffer(0)]]) { x[0] = max(x[1], y); }");
+    assert_eq!(
+        got,
+        "\
+error[E0433]: unknown name 'max'
+ --> test.metal:1:55
+  |
+1 | kernel void k(device float *x [[buffer(0)]]) { x[0] = max(x[1], y); }
+  |                                                       ^^^
+  = help: write 'metal::max' or add 'using namespace metal;'
+"
+    );
+}
+
+#[test]
+fn spaces_do_not_mix() {
+    check(
+        "kernel void k(device float *x [[buffer(0)]], constant float *c [[buffer(1)]]) { device float *p = c; }",
+        "
+error[E0464]: a pointer into 'constant' memory cannot become a pointer into 'device' memory
+ --> test.metal:3:99
+  |
+3 | kernel void k(device float *x [[buffer(0)]], constant float *c [[buffer(1)]]) { device float *p = c; }
+  |                                                                                                   ^
+  = help: address spaces are disjoint: pass the pointer with its own space
+",
+    );
+}
+
+#[test]
+fn recursion() {
+    check(
+        "int f(int n) { return n < 2 ? 1 : n * f(n - 1); }
+kernel void k(device int *x [[buffer(0)]]) { x[0] = f(x[1]); }",
+        "
+error[E0486]: 'f' calls itself: recursion is not supported in Metal
+ --> test.metal:3:39
+  |
+3 | int f(int n) { return n < 2 ? 1 : n * f(n - 1); }
+  |                                       ^^^^^^^^
+  = note: in instantiation of 'f' requested at test.metal:4:53
+",
+    );
+}
+
+#[test]
+fn static_assert_in_an_instance() {
+    check(
+        "template <int N> struct S { static_assert(N > 2, \"too few\"); int v; };
+template <int N> int g() { S<N> s; return s.v; }
+kernel void k(device int *x [[buffer(0)]]) { x[0] = g<1>(); }",
+        "
+error[E0553]: static assertion failed: too few
+ --> test.metal:3:43
+  |
+3 | template <int N> struct S { static_assert(N > 2, \"too few\"); int v; };
+  |                                           ^^^^^
+  = note: in instantiation of 'S<1>' requested at test.metal:4:28
+  = note: in instantiation of 'g<1>' requested at test.metal:5:53
+",
+    );
+}
+
+#[test]
+fn no_overload() {
+    check(
+        "int area(int w, int h) { return w * h; }
+kernel void k(device int *x [[buffer(0)]]) { x[0] = area(1); x[1] = area(x, 2); }",
+        "
+error[E0482]: no 'area' takes the arguments (int)
+ --> test.metal:4:53
+  |
+3 | int area(int w, int h) { return w * h; }
+  | ---------------------- declared here
+4 | kernel void k(device int *x [[buffer(0)]]) { x[0] = area(1); x[1] = area(x, 2); }
+  |                                                     ^^^^^^^
+  = note: it takes 2 arguments, not 1
+
+error[E0482]: no 'area' takes the arguments (device int *, int)
+ --> test.metal:4:69
+  |
+3 | int area(int w, int h) { return w * h; }
+  | ---------------------- declared here
+4 | kernel void k(device int *x [[buffer(0)]]) { x[0] = area(1); x[1] = area(x, 2); }
+  |                                                                     ^^^^^^^^^^
+  = note: argument 1 does not convert to 'int'
+",
+    );
+}
+
+#[test]
+fn writing_what_is_constant() {
+    check(
+        "kernel void k(device int *x [[buffer(0)]], constant int &c [[buffer(1)]]) { const int n = x[0]; n = 1; c = 2; }",
+        "
+error[E0534]: this object is 'const' and cannot be written
+ --> test.metal:3:97
+  |
+3 | kernel void k(device int *x [[buffer(0)]], constant int &c [[buffer(1)]]) { const int n = x[0]; n = 1; c = 2; }
+  |                                                                                                 ^^^^^
+
+error[E0533]: 'constant' memory cannot be written
+ --> test.metal:3:104
+  |
+3 | kernel void k(device int *x [[buffer(0)]], constant int &c [[buffer(1)]]) { const int n = x[0]; n = 1; c = 2; }
+  |                                                                                                        ^^^^^
+",
+    );
+}
+
+#[test]
+fn vectors_of_different_types() {
+    check(
+        "kernel void k(device float4 *x [[buffer(0)]]) { half4 h = half4(1); x[0] = x[1] * h; }",
+        "
+error[E0531]: '*' is not defined for 'float4' and 'half4'
+ --> test.metal:3:76
+  |
+3 | kernel void k(device float4 *x [[buffer(0)]]) { half4 h = half4(1); x[0] = x[1] * h; }
+  |                                                                            ^^^^^^^^
+  = note: vectors of different component types do not mix
+  = help: convert one: 'float4(…)'
+",
+    );
+}
+
+#[test]
+fn not_a_constant() {
+    check(
+        "kernel void k(device int *x [[buffer(0)]]) { int n = x[0]; int a[n]; }",
+        "
+error[E0420]: this is not a constant expression: its value is known at run time only
+ --> test.metal:3:66
+  |
+3 | kernel void k(device int *x [[buffer(0)]]) { int n = x[0]; int a[n]; }
+  |                                                                  ^
+",
+    );
+}
+
+#[test]
+fn kernel_arguments() {
+    check(
+        "kernel void k(float x, device int *a [[buffer(0)]], device int *b [[buffer(0)]]) {}",
+        "
+error[E0766]: 'buffer(0)' is used twice
+ --> test.metal:3:69
+  |
+3 | kernel void k(float x, device int *a [[buffer(0)]], device int *b [[buffer(0)]]) {}
+  |                                                                     ^^^^^^^^^
+",
+    );
+    check(
+        "kernel void k(float x, int *a [[buffer(0)]], float i [[thread_position_in_grid]]) {}",
+        "
+error[E0772]: a 'float' cannot be passed to a kernel by value
+ --> test.metal:3:15
+  |
+3 | kernel void k(float x, int *a [[buffer(0)]], float i [[thread_position_in_grid]]) {}
+  |               ^^^^^^^
+  = help: pass it as 'constant T &', or give the parameter a built-in attribute
+
+error[E0770]: the pointer argument 'a' needs an address space
+ --> test.metal:3:24
+  |
+3 | kernel void k(float x, int *a [[buffer(0)]], float i [[thread_position_in_grid]]) {}
+  |                        ^^^^^^^^^^^^^^^^^^^^
+  = help: write 'device', 'constant' or 'threadgroup' before its type
+
+error[E0774]: 'thread_position_in_grid' cannot be a 'float'
+ --> test.metal:3:46
+  |
+3 | kernel void k(float x, int *a [[buffer(0)]], float i [[thread_position_in_grid]]) {}
+  |                                              ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+  = help: use 'uint', 'uint2', 'uint3' or their 'ushort' forms
+",
+    );
 }
