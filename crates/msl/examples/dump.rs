@@ -1,46 +1,40 @@
-//! Prints the IR of a Metal source file.
+//! Prints the kernel IR of a Metal source file: `cargo run -p anymetal-msl --example dump -- k.metal [include directory…]`.
+
+use std::process::ExitCode;
+
 use anymetal_msl::{CompileOptions, FunctionConstantValues, Library};
-fn main() {
-    let path = std::env::args().nth(1).unwrap();
-    let text = std::fs::read_to_string(&path).unwrap();
-    let t = std::time::Instant::now();
-    let mut options = CompileOptions::default();
-    options.include_dirs.push("kernels/include".into());
-    options.include_dirs.push("kernels".into());
-    if let Ok(d) = std::env::var("INC") {
-        options.include_dirs.push(d.into());
-    }
-    if let Ok(d) = std::env::var("DEF") {
-        for d in d.split(',') {
-            options.defines.push((d.into(), None));
-        }
-    }
-    options.max_errors = 6;
-    if std::env::args().nth(2).as_deref() == Some("-l") {
-        options.lenient = true;
-    }
-    match Library::compile(&text, &path, &options) {
-        Ok(l) => {
-            eprintln!("{:?} kernels {}", t.elapsed(), l.kernels().len());
-            let w = l.warnings();
-            if !w.list.is_empty() {
-                eprintln!("{}", w.render());
-            }
-            for k in l.kernels() {
-                let kernel = l
-                    .specialize(&k.name, &FunctionConstantValues::default())
-                    .unwrap();
-                if let Err(e) = anymetal_ir::verify(&kernel) {
-                    println!("VERIFY {e:?}");
-                }
-                if std::env::args().nth(2).as_deref() == Some("-p") {
-                    println!("{}", anymetal_ir::print(&kernel));
-                }
-            }
-        }
+
+fn main() -> ExitCode {
+    let mut args = std::env::args().skip(1);
+    let Some(path) = args.next() else {
+        eprintln!("usage: dump FILE [INCLUDE DIRECTORY...]");
+        return ExitCode::from(2);
+    };
+    let text = match std::fs::read_to_string(&path) {
+        Ok(text) => text,
         Err(e) => {
-            println!("{}", e.render());
-            std::process::exit(1)
+            eprintln!("{path}: {e}");
+            return ExitCode::from(2);
+        }
+    };
+    let options = CompileOptions {
+        include_dirs: args.map(Into::into).collect(),
+        ..CompileOptions::default()
+    };
+    let library = match Library::compile(&text, &path, &options) {
+        Ok(library) => library,
+        Err(e) => {
+            eprintln!("{}", e.render());
+            return ExitCode::FAILURE;
+        }
+    };
+    eprint!("{}", library.warnings().render());
+    let none = FunctionConstantValues::default();
+    for info in library.kernels() {
+        match library.specialize(&info.name, &none) {
+            Ok(kernel) => println!("{}", anymetal_ir::print(&kernel)),
+            Err(e) => eprintln!("{}", e.render()),
         }
     }
+    ExitCode::SUCCESS
 }

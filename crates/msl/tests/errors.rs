@@ -15,14 +15,14 @@ fn check(source: &str, expected: &str) {
 
 #[test]
 fn unknown_name() {
-    let got = errors("kernel void k(device float *x [[buffer(0)]]) { x[0] = max(x[1], y); }");
+    let got = errors("kernel void k(device float *x [[buffer(0)]]) { x[0] = max(x[1], x[2]); }");
     assert_eq!(
         got,
         "\
 error[E0433]: unknown name 'max'
  --> test.metal:1:55
   |
-1 | kernel void k(device float *x [[buffer(0)]]) { x[0] = max(x[1], y); }
+1 | kernel void k(device float *x [[buffer(0)]]) { x[0] = max(x[1], x[2]); }
   |                                                       ^^^
   = help: write 'metal::max' or add 'using namespace metal;'
 "

@@ -94,15 +94,16 @@ fn overloads_and_traits() {
              template <typename T, int N> T Vec<T, N>::total() const { T s = 0; for (int i = 0; i < N; i++) s += d[i]; return s; }
              struct Left { static int apply(int a, int b) { return a; } }; struct Right { static int apply(int a, int b) { return b; } };
              template <template <typename> class C, typename T> int through(T x) { return C<T>::low; }
+             int by_value(array<int, 3> a) { a[0] = 100; return a[0] + a[2]; }
              template <typename T> struct Chain { using type = conditional_t<is_same_v<T, float>, half, T>; };",
             "out[0] = kind(1.0f) * 10 + kind(3u); int x; int4 y; out[1] = rank(1) * 1000 + rank(&x) * 100 + rank(&y) * 10 + rank(1.0f);
              out[2] = Limits<int>::low * 10 + Limits<uchar>::low; out[3] = Size<half>::v * 10 + Size<int>::v; Vec<int, 3> v(5); out[4] = v.total();
              using Pick = conditional_t<(sizeof(int) > 2), Left, Right>; out[5] = Pick::apply(3, 4); out[6] = through<Limits>(uchar(1)); out[7] = sizeof(typename Chain<float>::type) * 10 + sizeof(Chain<int>::type);
-             array<int, 3> a = {1, 2, 3}; a[1] = 20; out[8] = a[0] + a[1] + a[2] + a.size(); constexpr array<int, 2> c = {4, 5}; out[9] = c[in[0]];",
+             array<int, 3> a = {1, 2, 3}; a[1] = 20; out[8] = a[0] + a[1] + a[2] + a.size(); constexpr array<int, 2> c = {4, 5}; out[9] = c[in[0]]; out[10] = by_value(a) + a[0]; array<int, 3> b; b = a; b[0] = 50; out[11] = b[0] + a[0];",
             &[1],
-            10
+            12
         ),
-        [12, 1234, -1, 20, 15, 3, 9, 24, 27, 5]
+        [12, 1234, -1, 20, 15, 3, 9, 24, 27, 5, 104, 51]
     );
 }
 

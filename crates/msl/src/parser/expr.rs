@@ -223,12 +223,14 @@ impl Parser<'_> {
             });
         }
         if self.at(Punct::LParen) {
+            let no_gt = self.no_gt;
             let ty = self.attempt(|p| {
                 p.bump();
                 p.no_gt = false;
                 let ty = p.type_id()?;
                 Ok((p.eat(Punct::RParen) && p.is_certainly_type(&ty)).then_some(ty))
             });
+            self.no_gt = no_gt;
             if let Some(ty) = ty {
                 return Ok(Expr {
                     kind: ExprKind::SizeofType(Box::new(ty)),

@@ -191,7 +191,8 @@ impl Sema<'_> {
     pub fn param_type(&mut self, ty: &ast::Ty) -> Res<QualType> {
         let t = self.resolve_type(ty)?;
         Ok(match &t.ty {
-            Type::Array(element, _) if !t.is_reference() => {
+            // `metal::array` is an array type too, and is passed by value.
+            Type::Array(element, _) if matches!(ty.kind, ast::TyKind::Array(..)) => {
                 let mut pointee = (**element).clone();
                 pointee.space = t.space.or(pointee.space);
                 pointee.is_const |= t.is_const;
@@ -1190,6 +1191,25 @@ impl Sema<'_> {
                     span,
                 ),
             };
+        }
+        if let Type::Array(element, n) = object.ty().clone()
+            && args.is_empty()
+        {
+            match name {
+                "size" | "max_size" => {
+                    let n = self.int_value(anymetal_ir::Scalar::U64, n as i64);
+                    return Ok(n.into());
+                }
+                "empty" => return Ok(self.bool_value(n == 0).into()),
+                "data" => return self.decay(object, span),
+                "front" | "back" if n > 0 => {
+                    let at = if name == "front" { 0 } else { n as i64 - 1 };
+                    let at = self.int_value(anymetal_ir::Scalar::I64, at);
+                    let _ = element;
+                    return self.index(object, vec![at.into()], span);
+                }
+                _ => {}
+            }
         }
         if let Type::Closure(id) = *object.ty()
             && name == "operator()"

@@ -617,9 +617,6 @@ impl Sema<'_> {
         let Operand::Place(place) = target else {
             return self.err("E0535", "a temporary cannot be assigned", span);
         };
-        if let Type::Array(..) = place.ty {
-            return self.err("E0535", "an array cannot be assigned as a whole", span);
-        }
         let value = match &arg {
             Arg::Operand(Operand::Place(from), _)
                 if from.ty == place.ty
