@@ -17,10 +17,7 @@ fn pipeline(device: &Device, file: &str, kernel: &str) -> Result<Pipeline> {
 }
 
 fn filled(device: &Device, format: ElementFormat, count: usize, seed: u64) -> Result<Buffer> {
-    Ok(
-        device
-            .new_buffer_with_bytes(&format.pack_f32(&random(count, seed), Saturation::Default))?,
-    )
+    Ok(device.new_buffer_with_bytes(&format.pack_f32(&random(count, seed), Saturation::Default))?)
 }
 
 /// Dispatches a kernel over bound buffers until the seconds are over.
@@ -49,10 +46,7 @@ fn time(
 }
 
 fn ints(values: &[i32]) -> Vec<u8> {
-    values
-        .iter()
-        .flat_map(|value| value.to_le_bytes())
-        .collect()
+    values.iter().flat_map(|value| value.to_le_bytes()).collect()
 }
 
 /// `matmul2d` 2048³ in threadgroup tiles of 128 × 128.
@@ -60,11 +54,7 @@ pub fn matmul(seconds: f64) -> Result<()> {
     const N: usize = 2048;
     let device = Device::system_default();
     for (name, format) in [("f32", ElementFormat::F32), ("bf16", ElementFormat::BF16)] {
-        let pipeline = pipeline(
-            &device,
-            "matmul.metal",
-            &format!("matmul_{name}_nn_128x128"),
-        )?;
+        let pipeline = pipeline(&device, "matmul.metal", &format!("matmul_{name}_nn_128x128"))?;
         let [a, b, c] = [1, 2, 3].map(|seed| filled(&device, format, N * N, seed));
         let n = N as i32;
         let mut sizes = ints(&[n, n, n, n, n, n]);
@@ -90,13 +80,8 @@ pub fn attention(seconds: f64) -> Result<()> {
     const DIM: usize = 64;
     let device = Device::system_default();
     for (name, format) in [("f32", ElementFormat::F32), ("bf16", ElementFormat::BF16)] {
-        let pipeline = pipeline(
-            &device,
-            "flash_attention.metal",
-            &format!("flash_attention_{name}_d64"),
-        )?;
-        let [q, k, v, o] =
-            [1, 2, 3, 4].map(|seed| filled(&device, format, HEADS * LENGTH * DIM, seed));
+        let pipeline = pipeline(&device, "flash_attention.metal", &format!("flash_attention_{name}_d64"))?;
+        let [q, k, v, o] = [1, 2, 3, 4].map(|seed| filled(&device, format, HEADS * LENGTH * DIM, seed));
         let mut sizes = ints(&[LENGTH as i32, LENGTH as i32, HEADS as i32, HEADS as i32, 0]);
         sizes.extend((1.0 / (DIM as f32).sqrt()).to_le_bytes());
         sizes.extend([0u8; 12]);
@@ -131,11 +116,7 @@ pub fn gelu(seconds: f64) -> Result<()> {
             .set_pipeline(&pipeline)
             .set_buffer(0, &x, 0)
             .set_buffer(1, &y, 0);
-        for argument in pipeline
-            .arguments()
-            .iter()
-            .filter(|argument| argument.index > 1)
-        {
+        for argument in pipeline.arguments().iter().filter(|argument| argument.index > 1) {
             encoder.set_bytes(argument.index, &(COUNT as u64).to_le_bytes())?;
         }
         encoder.dispatch_threads(COUNT, 256)?;

@@ -22,14 +22,7 @@ struct Options {
     seconds: f64,
 }
 
-const NAMES: [&str; 6] = [
-    "matmul",
-    "attention",
-    "gelu",
-    "rms_norm",
-    "minilm",
-    "compile",
-];
+const NAMES: [&str; 6] = ["matmul", "attention", "gelu", "rms_norm", "minilm", "compile"];
 
 /// An error of a benchmark is only shown.
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
@@ -42,9 +35,7 @@ fn parse() -> Result<Options> {
     };
     let mut words = std::env::args().skip(1);
     while let Some(word) = words.next() {
-        let value = words
-            .next()
-            .ok_or_else(|| format!("{word} needs a value"))?;
+        let value = words.next().ok_or_else(|| format!("{word} needs a value"))?;
         match word.as_str() {
             "--only" => options.only = value.split(',').map(str::to_string).collect(),
             "--minilm" => options.minilm = Some(value.into()),
@@ -80,11 +71,7 @@ fn run(options: &Options) -> Result<()> {
             // Apple's interpreter is a second peer of the same measurement.
             "interpreter" => {}
             other => {
-                return Err(format!(
-                    "unknown benchmark {other}: choose from {}",
-                    NAMES.join(", ")
-                )
-                .into());
+                return Err(format!("unknown benchmark {other}: choose from {}", NAMES.join(", ")).into());
             }
         }
     }

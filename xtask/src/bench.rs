@@ -57,17 +57,9 @@ const SECONDS: &str = "2";
 /// Runs the benchmarks; always true, since a slow machine is not a failure.
 pub fn run(options: &Options) -> Result<bool, String> {
     let environment = Environment::open()?;
-    run_command(&mut cargo(&[
-        "build",
-        "--release",
-        "--package",
-        "anymetal-bench",
-    ]))?;
+    run_command(&mut cargo(&["build", "--release", "--package", "anymetal-bench"]))?;
     let assets = minilm::export(&environment)?;
-    for (ours, theirs) in GROUPS
-        .iter()
-        .filter(|(name, _)| name.contains(&options.filter))
-    {
+    for (ours, theirs) in GROUPS.iter().filter(|(name, _)| name.contains(&options.filter)) {
         let (mut our_times, mut their_times) = (BTreeMap::new(), BTreeMap::new());
         for _ in 0..ROUNDS {
             let mut command = Command::new(target_dir().join("release/anymetal-bench"));
@@ -110,8 +102,7 @@ type Key = (String, String, String);
 /// Keeps the lowest median of each measurement that a process printed, one JSON object a line.
 fn collect(times: &mut BTreeMap<Key, f64>, printed: &str) -> Result<(), String> {
     for line in printed.lines().filter(|line| line.starts_with('{')) {
-        let value: Value = serde_json::from_str(line)
-            .map_err(|error| format!("not a measurement: {line}: {error}"))?;
+        let value: Value = serde_json::from_str(line).map_err(|error| format!("not a measurement: {line}: {error}"))?;
         let text = |key: &str| value[key].as_str().unwrap_or("").to_string();
         let median = value["median"]
             .as_f64()
@@ -134,9 +125,7 @@ fn report(options: &Options, name: &str, shape: &str, ours: f64, theirs: Option<
         );
         return;
     }
-    let other = theirs.map_or(String::new(), |(peer, time)| {
-        format!("{peer:<20} {time:>10.2} ms")
-    });
+    let other = theirs.map_or(String::new(), |(peer, time)| format!("{peer:<20} {time:>10.2} ms"));
     let ratio = ratio.map_or(String::new(), |ratio| format!("ratio {ratio:.2}"));
     println!("{name:<24} {shape:<20} ours {ours:>10.2} ms   {other}   {ratio}");
 }

@@ -27,13 +27,9 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let outcome = match words.split_first() {
-        Some((&"test", flags)) => {
-            test::Options::parse(flags).and_then(|options| test::run(&options))
-        }
+        Some((&"test", flags)) => test::Options::parse(flags).and_then(|options| test::run(&options)),
         Some((&"lint", [])) => steps::lint(),
-        Some((&"bench", flags)) => {
-            bench::Options::parse(flags).and_then(|options| bench::run(&options))
-        }
+        Some((&"bench", flags)) => bench::Options::parse(flags).and_then(|options| bench::run(&options)),
         Some((&"python", [])) => python::Environment::open().map(|environment| {
             println!("{}", environment.interpreter().display());
             true
@@ -42,9 +38,7 @@ fn main() -> ExitCode {
             print!("{USAGE}");
             return ExitCode::SUCCESS;
         }
-        Some((other, _)) => Err(format!(
-            "xtask has no command `{other}`; `cargo xtask help` lists them"
-        )),
+        Some((other, _)) => Err(format!("xtask has no command `{other}`; `cargo xtask help` lists them")),
     };
     match outcome {
         Ok(true) => ExitCode::SUCCESS,

@@ -39,9 +39,7 @@ impl Environment {
     /// A command that runs a script of `tools/` in the workspace's root.
     pub fn script(&self, name: &str) -> Command {
         let mut command = Command::new(self.interpreter());
-        command
-            .arg(root().join("tools").join(name))
-            .current_dir(root());
+        command.arg(root().join("tools").join(name)).current_dir(root());
         command
             .env("HF_HUB_OFFLINE", "1")
             .env("TRANSFORMERS_OFFLINE", "1")
@@ -56,8 +54,7 @@ impl Environment {
 
     fn install(&self, python: &Path, requirements: &str) -> Result<(), String> {
         let cache = cache_folder()?;
-        std::fs::create_dir_all(&cache)
-            .map_err(|error| format!("cannot create {}: {error}", cache.display()))?;
+        std::fs::create_dir_all(&cache).map_err(|error| format!("cannot create {}: {error}", cache.display()))?;
         let free = free_gb(&cache).unwrap_or(NEEDED_GB);
         if free < NEEDED_GB {
             return Err(format!(
@@ -95,8 +92,7 @@ impl Environment {
             run(pip.args(lines))?;
         }
         std::fs::create_dir_all(self.work_folder()).map_err(|error| error.to_string())?;
-        std::fs::write(self.folder.join("complete"), requirements)
-            .map_err(|error| error.to_string())
+        std::fs::write(self.folder.join("complete"), requirements).map_err(|error| error.to_string())
     }
 }
 
@@ -106,8 +102,7 @@ fn split(requirements: &str) -> [(bool, Vec<&str>); 2] {
         .lines()
         .map(str::trim)
         .filter(|line| !line.is_empty() && !line.starts_with('#'));
-    let (bare, full): (Vec<&str>, Vec<&str>) =
-        lines.partition(|line| line.starts_with("--no-deps "));
+    let (bare, full): (Vec<&str>, Vec<&str>) = lines.partition(|line| line.starts_with("--no-deps "));
     let bare = bare
         .into_iter()
         .map(|line| line.trim_start_matches("--no-deps ").trim())
@@ -130,13 +125,7 @@ fn cache_folder() -> Result<PathBuf, String> {
 /// A Python of 3.11 or later with `venv`, and its version line.
 fn system_python() -> Result<(PathBuf, String), String> {
     let probe = "import sys, venv, ensurepip; print(sys.version) if sys.version_info >= (3, 11) else sys.exit(3)";
-    for name in [
-        "python3",
-        "python3.13",
-        "python3.12",
-        "python3.11",
-        "python",
-    ] {
+    for name in ["python3", "python3.13", "python3.12", "python3.11", "python"] {
         if let Ok(output) = Command::new(name).args(["-c", probe]).output()
             && output.status.success()
         {
@@ -150,13 +139,7 @@ fn system_python() -> Result<(PathBuf, String), String> {
 fn free_gb(folder: &Path) -> Option<u64> {
     let output = Command::new("df").arg("-Pk").arg(folder).output().ok()?;
     let text = String::from_utf8(output.stdout).ok()?;
-    let kilobytes: u64 = text
-        .lines()
-        .nth(1)?
-        .split_whitespace()
-        .nth(3)?
-        .parse()
-        .ok()?;
+    let kilobytes: u64 = text.lines().nth(1)?.split_whitespace().nth(3)?.parse().ok()?;
     Some(kilobytes / 1_000_000)
 }
 

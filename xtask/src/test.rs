@@ -31,8 +31,7 @@ impl Options {
 }
 
 /// The steps that need the Python environment, with what they check.
-pub const PYTHON_STEPS: [&str; 1] =
-    ["MiniLM against PyTorch (real weights, custom attention kernel)"];
+pub const PYTHON_STEPS: [&str; 1] = ["MiniLM against PyTorch (real weights, custom attention kernel)"];
 
 /// Runs all tests; true if they passed.
 pub fn run(options: &Options) -> Result<bool, String> {
@@ -55,32 +54,23 @@ pub fn run(options: &Options) -> Result<bool, String> {
             tally.command(&format!("{folder} on the {path} path"), &mut command);
         }
     }
-    tally.command(
-        "demo",
-        Command::new(anymetal()).arg("demo").current_dir(root()),
-    );
+    tally.command("demo", Command::new(anymetal()).arg("demo").current_dir(root()));
     if options.python {
         match Environment::open() {
             Ok(environment) => tally.step(PYTHON_STEPS[0], || minilm::check(&environment)),
             Err(why) => PYTHON_STEPS.iter().for_each(|step| tally.skip(step, &why)),
         }
     } else {
-        PYTHON_STEPS
-            .iter()
-            .for_each(|step| tally.skip(step, "--no-python"));
+        PYTHON_STEPS.iter().for_each(|step| tally.skip(step, "--no-python"));
     }
     Ok(tally.finish(options.require_python))
 }
 
 /// The tile paths that this machine has, from `anymetal devices --json`.
 fn tile_paths() -> Result<Vec<String>, String> {
-    let text = python::run(
-        Command::new(anymetal())
-            .args(["devices", "--json"])
-            .current_dir(root()),
-    )?;
-    let value: serde_json::Value = serde_json::from_str(&text)
-        .map_err(|error| format!("`anymetal devices --json` printed no JSON: {error}"))?;
+    let text = python::run(Command::new(anymetal()).args(["devices", "--json"]).current_dir(root()))?;
+    let value: serde_json::Value =
+        serde_json::from_str(&text).map_err(|error| format!("`anymetal devices --json` printed no JSON: {error}"))?;
     let paths = value["devices"][0]["tile_paths"]
         .as_array()
         .cloned()

@@ -4,9 +4,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
 use anymetal::{
-    ArgumentType, AuxiliaryPlaneDescriptor, Buffer, CommandEncoder, Device, ElementFormat,
-    ExecutionOptions, Extents, FunctionConstants, Library, Pipeline, PlaneType, Saturation,
-    Strides, Tensor, TensorDescriptor,
+    ArgumentType, AuxiliaryPlaneDescriptor, Buffer, CommandEncoder, Device, ElementFormat, ExecutionOptions, Extents,
+    FunctionConstants, Library, Pipeline, PlaneType, Saturation, Strides, Tensor, TensorDescriptor,
 };
 
 use crate::spec::fill::random_scale;
@@ -24,15 +23,9 @@ pub struct Bound {
 }
 
 enum Item {
-    Buffer {
-        buffer: Buffer,
-        format: ElementFormat,
-    },
+    Buffer { buffer: Buffer, format: ElementFormat },
     Tensor(Tensor),
-    Bytes {
-        bytes: Vec<u8>,
-        tensors: Vec<Tensor>,
-    },
+    Bytes { bytes: Vec<u8>, tensors: Vec<Tensor> },
     Null,
 }
 
@@ -40,29 +33,18 @@ enum Item {
 fn encode(format: ElementFormat, values: &[f64]) -> (Vec<u8>, Vec<f64>) {
     let codes = |value: &f64| format.decode(format.encode(*value));
     let rounded = values.iter().map(codes).collect();
-    (
-        format.pack(values.iter().copied(), Saturation::Default),
-        rounded,
-    )
+    (format.pack(values.iter().copied(), Saturation::Default), rounded)
 }
 
 fn decode(format: ElementFormat, bytes: &[u8], count: usize) -> Vec<f64> {
     (0..count)
-        .map(|i| {
-            format
-                .load(bytes, i)
-                .map_or(f64::NAN, |code| format.decode(code))
-        })
+        .map(|i| format.load(bytes, i).map_or(f64::NAN, |code| format.decode(code)))
         .collect()
 }
 
 impl Bound {
     /// Makes and fills the memory of all arguments. Files are looked up beside `folder`.
-    pub fn new(
-        device: &Device,
-        arguments: &BTreeMap<usize, Argument>,
-        folder: &Path,
-    ) -> Result<Self, String> {
+    pub fn new(device: &Device, arguments: &BTreeMap<usize, Argument>, folder: &Path) -> Result<Self, String> {
         let mut bound = Bound {
             items: BTreeMap::new(),
             initial: HashMap::new(),
@@ -83,15 +65,15 @@ impl Bound {
                 }),
                 _ => Some(0),
             };
-            left = elements.and_then(|elements| left.checked_sub(elements)).ok_or_else(|| {
-                format!("argument {index}: too many elements; all arguments together can have {MOST_ELEMENTS}")
-            })?;
+            left = elements
+                .and_then(|elements| left.checked_sub(elements))
+                .ok_or_else(|| {
+                    format!("argument {index}: too many elements; all arguments together can have {MOST_ELEMENTS}")
+                })?;
         }
         // Handles need the tensors that they name.
         let is_handles = |argument: &Argument| matches!(argument, Argument::Handles(_));
-        let (last, first): (Vec<_>, Vec<_>) = arguments
-            .iter()
-            .partition(|(_, argument)| is_handles(argument));
+        let (last, first): (Vec<_>, Vec<_>) = arguments.iter().partition(|(_, argument)| is_handles(argument));
         for (&index, argument) in first.into_iter().chain(last) {
             let place = |error: String| format!("argument {index}: {error}");
             bound.add(device, index, argument, folder).map_err(place)?;
@@ -99,13 +81,7 @@ impl Bound {
         Ok(bound)
     }
 
-    fn add(
-        &mut self,
-        device: &Device,
-        index: usize,
-        argument: &Argument,
-        folder: &Path,
-    ) -> Result<(), String> {
+    fn add(&mut self, device: &Device, index: usize, argument: &Argument, folder: &Path) -> Result<(), String> {
         let item = match argument {
             Argument::Null => Item::Null,
             Argument::Handles(numbers) => {
@@ -119,11 +95,7 @@ impl Bound {
                 }
                 Item::Bytes { bytes, tensors }
             }
-            Argument::Buffer {
-                format,
-                extents,
-                fill,
-            } => {
+            Argument::Buffer { format, extents, fill } => {
                 let count = count(extents).ok_or("too many elements")?;
                 let (bytes, elements) = encode(*format, &fill.values(*format, count, folder)?);
                 let values = Values {
@@ -153,16 +125,10 @@ impl Bound {
                 }
                 pad(
                     &mut bytes,
-                    values
-                        .iter()
-                        .map(|(format, _)| format.alignment())
-                        .max()
-                        .unwrap_or(1),
+                    values.iter().map(|(format, _)| format.alignment()).max().unwrap_or(1),
                 );
                 let elements = values.iter().map(|(_, value)| *value).collect();
-                let format = values
-                    .first()
-                    .map_or(ElementFormat::U8, |(format, _)| *format);
+                let format = values.first().map_or(ElementFormat::U8, |(format, _)| *format);
                 self.initial.insert(
                     index,
                     Values {
@@ -204,9 +170,10 @@ impl Bound {
     /// Binds to an encoder what the pipeline takes; what it does not take may serve a reference or a handle.
     pub fn set(&self, encoder: &mut CommandEncoder, pipeline: &Pipeline) -> anymetal::Result<()> {
         let taken = |index: u32| {
-            pipeline.arguments().iter().any(|argument| {
-                argument.index == index && !matches!(argument.ty, ArgumentType::Threadgroup { .. })
-            })
+            pipeline
+                .arguments()
+                .iter()
+                .any(|argument| argument.index == index && !matches!(argument.ty, ArgumentType::Threadgroup { .. }))
         };
         for (&index, item) in &self.items {
             let index = index as u32;
@@ -239,9 +206,7 @@ impl Bound {
         let initial = self.initial.get(&index)?;
         let count = initial.elements.len();
         let elements = match self.items.get(&index)? {
-            Item::Buffer { buffer, format } => {
-                buffer.with_bytes(|bytes| decode(*format, bytes, count))
-            }
+            Item::Buffer { buffer, format } => buffer.with_bytes(|bytes| decode(*format, bytes, count)),
             Item::Tensor(tensor) => {
                 let bytes = tensor.read_plane(PlaneType::Data).ok()?;
                 let mut elements = decode(tensor.data_type(), &bytes, count);
@@ -282,11 +247,7 @@ fn push(bytes: &mut Vec<u8>, format: ElementFormat, value: f64) {
 }
 
 /// A tensor, filled.
-fn tensor(
-    device: &Device,
-    argument: &TensorArgument,
-    folder: &Path,
-) -> Result<(Tensor, Values), String> {
+fn tensor(device: &Device, argument: &TensorArgument, folder: &Path) -> Result<(Tensor, Values), String> {
     let format = argument.format;
     let count = count(&argument.extents).ok_or("too many elements")?;
     let (bytes, mut elements) = encode(format, &argument.fill.values(format, count, folder)?);
@@ -306,9 +267,7 @@ fn tensor(
                 .span(&extents)
                 .filter(|&span| span <= MOST_ELEMENTS)
                 .ok_or("the strides are too large")?;
-            let buffer = device
-                .new_buffer(format.bytes_for(span).max(1))
-                .map_err(text)?;
+            let buffer = device.new_buffer(format.bytes_for(span).max(1)).map_err(text)?;
             buffer.new_tensor(&descriptor, 0).map_err(text)?
         }
     };
@@ -321,17 +280,11 @@ fn tensor(
             .map(|(&extent, &factor)| extent.div_ceil(factor))
             .product();
         let codes: Vec<u8> = match (&argument.scale_codes, &argument.fill) {
-            (Some(codes), _) if !codes.is_empty() => {
-                codes.iter().copied().cycle().take(blocks).collect()
-            }
-            (_, Fill::Random { seed, .. }) => (0..blocks)
-                .map(|block| random_scale(*seed, block))
-                .collect(),
+            (Some(codes), _) if !codes.is_empty() => codes.iter().copied().cycle().take(blocks).collect(),
+            (_, Fill::Random { seed, .. }) => (0..blocks).map(|block| random_scale(*seed, block)).collect(),
             _ => vec![127; blocks],
         };
-        tensor
-            .write_plane(PlaneType::Scales, &codes)
-            .map_err(text)?;
+        tensor.write_plane(PlaneType::Scales, &codes).map_err(text)?;
         apply_scales(&mut elements, &argument.extents, block, &codes);
     }
     Ok((
@@ -349,10 +302,7 @@ fn apply_scales(elements: &mut [f64], extents: &[usize], block: &[usize], codes:
     for (index, element) in elements.iter_mut().enumerate() {
         let (mut rest, mut at, mut stride) = (index, 0, 1);
         // Factors that are not given are 1.
-        for (&extent, &factor) in extents
-            .iter()
-            .zip(block.iter().chain(std::iter::repeat(&1)))
-        {
+        for (&extent, &factor) in extents.iter().zip(block.iter().chain(std::iter::repeat(&1))) {
             at += rest % extent / factor * stride;
             stride *= extent.div_ceil(factor);
             rest /= extent;
@@ -362,15 +312,11 @@ fn apply_scales(elements: &mut [f64], extents: &[usize], block: &[usize], codes:
 }
 
 /// Function constants from words.
-pub fn function_constants(
-    constants: &BTreeMap<usize, (ElementFormat, Vec<f64>)>,
-) -> Result<FunctionConstants, String> {
+pub fn function_constants(constants: &BTreeMap<usize, (ElementFormat, Vec<f64>)>) -> Result<FunctionConstants, String> {
     let mut out = FunctionConstants::new();
     for (&index, (format, values)) in constants {
         let &[value] = values.as_slice() else {
-            return Err(format!(
-                "function constant {index}: vectors are not supported"
-            ));
+            return Err(format!("function constant {index}: vectors are not supported"));
         };
         let index = index as u32;
         if *format == ElementFormat::Bool {

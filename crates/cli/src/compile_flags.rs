@@ -32,9 +32,7 @@ pub fn apply(
         let (name, text) = definition
             .split_once('=')
             .map_or((definition.as_str(), None), |(n, t)| (n, Some(t)));
-        options
-            .defines
-            .push((name.to_string(), text.map(str::to_string)));
+        options.defines.push((name.to_string(), text.map(str::to_string)));
     } else if let Some(rest) = flag.strip_prefix("-U") {
         options.undefines.push(value(rest)?);
     } else {
@@ -46,11 +44,7 @@ pub fn apply(
 }
 
 /// Applies a list of flags.
-pub fn apply_all(
-    options: &mut CompileOptions,
-    flags: &[String],
-    base: &Path,
-) -> Result<(), String> {
+pub fn apply_all(options: &mut CompileOptions, flags: &[String], base: &Path) -> Result<(), String> {
     let mut words = flags.iter().cloned();
     while let Some(flag) = words.next() {
         apply(options, &flag, &mut words, base)?;
@@ -81,14 +75,8 @@ mod tests {
         .to_vec();
         let mut options = CompileOptions::default();
         apply_all(&mut options, &words, Path::new("/base")).unwrap();
-        assert_eq!(
-            options.include_dirs,
-            [Path::new("/base/a"), Path::new("/base/b")]
-        );
-        assert_eq!(
-            options.defines,
-            [("X".into(), Some("1".into())), ("Y".into(), None)]
-        );
+        assert_eq!(options.include_dirs, [Path::new("/base/a"), Path::new("/base/b")]);
+        assert_eq!(options.defines, [("X".into(), Some("1".into())), ("Y".into(), None)]);
         assert!(!options.fast_math);
         assert_eq!(options.force_includes, ["p.h"]);
         let error = apply_all(&mut options, &["-O3".to_string()], Path::new(".")).unwrap_err();

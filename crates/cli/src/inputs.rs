@@ -38,28 +38,19 @@ fn expected(specs: &[InputSpec]) -> String {
 
 impl Inputs {
     /// Reads all `NAME=VALUE` words.
-    pub fn parse(
-        words: &[String],
-        specs: &[InputSpec],
-        tokenizer: Option<&Tokenizer>,
-    ) -> Result<Self, String> {
+    pub fn parse(words: &[String], specs: &[InputSpec], tokenizer: Option<&Tokenizer>) -> Result<Self, String> {
         let mut inputs = Inputs {
             fixed: Vec::new(),
             sentences: None,
         };
         for word in words {
-            let (name, value) = word.split_once('=').ok_or_else(|| {
-                format!(
-                    "`{word}`: write NAME=VALUE; the inputs are {}",
-                    expected(specs)
-                )
-            })?;
-            let spec = specs.iter().find(|spec| spec.name == name).ok_or_else(|| {
-                format!(
-                    "the function has no input `{name}`; it has {}",
-                    expected(specs)
-                )
-            })?;
+            let (name, value) = word
+                .split_once('=')
+                .ok_or_else(|| format!("`{word}`: write NAME=VALUE; the inputs are {}", expected(specs)))?;
+            let spec = specs
+                .iter()
+                .find(|spec| spec.name == name)
+                .ok_or_else(|| format!("the function has no input `{name}`; it has {}", expected(specs)))?;
             let given = words
                 .iter()
                 .filter(|word| word.split_once('=').is_some_and(|(other, _)| other == name));
@@ -69,8 +60,7 @@ impl Inputs {
             let lines: Option<Vec<String>> = if let Some(sentence) = value.strip_prefix("text:") {
                 Some(vec![sentence.to_string()])
             } else if let Some(file) = value.strip_prefix('@') {
-                let text =
-                    std::fs::read_to_string(file).map_err(|error| format!("{file}: {error}"))?;
+                let text = std::fs::read_to_string(file).map_err(|error| format!("{file}: {error}"))?;
                 Some(
                     text.lines()
                         .filter(|line| !line.trim().is_empty())
@@ -100,21 +90,14 @@ impl Inputs {
                     .map_err(|error| format!("cannot tokenise: {error}"))?;
                 Ok(encoding.get_ids().to_vec())
             };
-            let tokens = lines
-                .iter()
-                .map(encode)
-                .collect::<Result<Vec<_>, String>>()?;
+            let tokens = lines.iter().map(encode).collect::<Result<Vec<_>, String>>()?;
             inputs.sentences = Some((name.to_string(), tokens));
         }
         Ok(inputs)
     }
 
     /// The inputs of each call: sentences in batches, padded to the longest of each, with masks filled in.
-    pub fn batches(
-        &self,
-        size: usize,
-        specs: &[InputSpec],
-    ) -> Result<Vec<Vec<(String, Array)>>, String> {
+    pub fn batches(&self, size: usize, specs: &[InputSpec]) -> Result<Vec<Vec<(String, Array)>>, String> {
         let Some((name, sentences)) = &self.sentences else {
             return Ok(vec![self.fixed.clone()]);
         };
@@ -127,9 +110,7 @@ impl Inputs {
                 .and_then(|spec| spec.shape.last().copied().flatten())
                 .map_or(longest, |fixed| fixed as usize);
             if longest > width {
-                return Err(format!(
-                    "a sentence has {longest} tokens, the model takes {width}"
-                ));
+                return Err(format!("a sentence has {longest} tokens, the model takes {width}"));
             }
             let mut call = self.fixed.clone();
             let padded = |value: &dyn Fn(u32) -> i32| -> Vec<i32> {
@@ -156,10 +137,7 @@ impl Inputs {
                     continue;
                 };
                 let numbers: Vec<f64> = values.iter().map(|&value| f64::from(value)).collect();
-                call.push((
-                    spec.name.clone(),
-                    numbers_as(spec.element, &shape, &numbers)?,
-                ));
+                call.push((spec.name.clone(), numbers_as(spec.element, &shape, &numbers)?));
             }
             out.push(call);
         }
@@ -190,8 +168,7 @@ pub fn format_of(element: ElementType) -> Option<ElementFormat> {
 
 /// An output as a NumPy array.
 pub fn to_npy(array: &Array) -> Result<npy::Array, String> {
-    let format = format_of(array.element())
-        .ok_or_else(|| format!("{} cannot be shown as numbers", array.element()))?;
+    let format = format_of(array.element()).ok_or_else(|| format!("{} cannot be shown as numbers", array.element()))?;
     Ok(npy::Array {
         format,
         shape: array.shape().to_vec(),
@@ -200,8 +177,7 @@ pub fn to_npy(array: &Array) -> Result<npy::Array, String> {
 }
 
 fn numbers_as(element: ElementType, shape: &[usize], numbers: &[f64]) -> Result<Array, String> {
-    let format =
-        format_of(element).ok_or_else(|| format!("{element} inputs cannot be given in words"))?;
+    let format = format_of(element).ok_or_else(|| format!("{element} inputs cannot be given in words"))?;
     let bytes = format.pack(numbers.iter().copied(), anymetal::Saturation::Default);
     Array::from_bytes(element, shape, &bytes).map_err(|error| error.to_string())
 }
@@ -215,8 +191,7 @@ fn array(spec: &InputSpec, value: &str) -> Result<Array, String> {
         let read = npy::read(Path::new(value)).map_err(|error| error.to_string())?;
         let same = format_of(spec.element) == Some(read.format);
         return if same {
-            Array::from_bytes(spec.element, &read.shape, &read.bytes)
-                .map_err(|error| error.to_string())
+            Array::from_bytes(spec.element, &read.shape, &read.bytes).map_err(|error| error.to_string())
         } else if spec.element == ElementType::BF16 && read.format == ElementFormat::F32 {
             // NumPy has no bfloat16.
             numbers_as(spec.element, &read.shape, &read.values())
@@ -250,7 +225,9 @@ fn array(spec: &InputSpec, value: &str) -> Result<Array, String> {
             "false" => Ok(0.0),
             word => word.parse::<f64>().map_err(|_| {
                 let word = shortened(word);
-                format!("`{word}` is no number (numbers are separated by commas; files end in .npy; text begins with text:)")
+                format!(
+                    "`{word}` is no number (numbers are separated by commas; files end in .npy; text begins with text:)"
+                )
             }),
         })
         .collect::<Result<Vec<_>, _>>()?;
@@ -259,10 +236,7 @@ fn array(spec: &InputSpec, value: &str) -> Result<Array, String> {
         .iter()
         .try_fold(1usize, |product, &extent| product.checked_mul(extent));
     if count != Some(numbers.len()) {
-        return Err(format!(
-            "{} numbers are given for the shape {shape:?}",
-            numbers.len()
-        ));
+        return Err(format!("{} numbers are given for the shape {shape:?}", numbers.len()));
     }
     numbers_as(spec.element, &shape, &numbers)
 }
@@ -290,18 +264,12 @@ fn infer(spec: &InputSpec, count: usize) -> Vec<usize> {
 /// A picture, resized to the input's size: RGB from 0 to 1 (0 to 255 for `uint8`), planes first or last as the shape says.
 fn image(spec: &InputSpec, path: &Path) -> Result<Array, String> {
     let picture = image::open(path).map_err(|error| format!("{}: {error}", path.display()))?;
-    let extents: Vec<usize> = spec
-        .shape
-        .iter()
-        .map(|n| n.map_or(0, |n| n as usize))
-        .collect();
+    let extents: Vec<usize> = spec.shape.iter().map(|n| n.map_or(0, |n| n as usize)).collect();
     let (height, width, planes_first) = match extents.as_slice() {
         [.., 3, height, width] => (*height, *width, true),
         [.., height, width, 3] => (*height, *width, false),
         _ => {
-            return Err(
-                "a picture needs an input of shape [.., 3, H, W] or [.., H, W, 3]".to_string(),
-            );
+            return Err("a picture needs an input of shape [.., 3, H, W] or [.., H, W, 3]".to_string());
         }
     };
     let (height, width) = if height == 0 || width == 0 {
@@ -327,10 +295,7 @@ fn image(spec: &InputSpec, path: &Path) -> Result<Array, String> {
             .map(|&value| f64::from(value) * scale)
             .collect()
     } else {
-        pixels
-            .iter()
-            .map(|&value| f64::from(value) * scale)
-            .collect()
+        pixels.iter().map(|&value| f64::from(value) * scale).collect()
     };
     let mut shape = vec![1; extents.len() - 3];
     shape.extend(if planes_first {

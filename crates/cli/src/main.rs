@@ -130,25 +130,14 @@ fn main() -> ExitCode {
 
 /// Takes the compiler flags out of the command line: their spelling (`-std=…`) is not clap's. Only `check` and `kernel`
 /// have them.
-fn take_compiler_flags(
-    words: Vec<String>,
-    options: &mut CompileOptions,
-) -> Result<Vec<String>, String> {
+fn take_compiler_flags(words: Vec<String>, options: &mut CompileOptions) -> Result<Vec<String>, String> {
     if !matches!(words.get(1).map(String::as_str), Some("check" | "kernel")) {
         return Ok(words);
     }
     let is_flag = |word: &str| {
-        [
-            "-I",
-            "-D",
-            "-U",
-            "-std=",
-            "-include",
-            "-ffast-math",
-            "-fno-fast-math",
-        ]
-        .iter()
-        .any(|flag| word.starts_with(flag))
+        ["-I", "-D", "-U", "-std=", "-include", "-ffast-math", "-fno-fast-math"]
+            .iter()
+            .any(|flag| word.starts_with(flag))
     };
     let mut rest = Vec::new();
     let mut words = words.into_iter();

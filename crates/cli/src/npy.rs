@@ -55,10 +55,7 @@ impl Array {
 
     /// An array of `F32` from numbers.
     pub fn from_f64(shape: Vec<usize>, values: &[f64]) -> Self {
-        let bytes = values
-            .iter()
-            .flat_map(|&value| (value as f32).to_le_bytes())
-            .collect();
+        let bytes = values.iter().flat_map(|&value| (value as f32).to_le_bytes()).collect();
         Array {
             format: ElementFormat::F32,
             shape,
@@ -121,9 +118,7 @@ pub fn parse(bytes: &[u8]) -> Result<Array, String> {
         ),
         version => return Err(format!("version {version} is unknown")),
     };
-    let header = bytes
-        .get(start..start + length)
-        .ok_or("the header is cut off")?;
+    let header = bytes.get(start..start + length).ok_or("the header is cut off")?;
     let header = std::str::from_utf8(header).map_err(|_| "the header is not text")?;
     let missing = |key: &str| format!("the header has no '{key}'");
     let descr_text = field(header, "descr").ok_or_else(|| missing("descr"))?;
@@ -135,10 +130,7 @@ pub fn parse(bytes: &[u8]) -> Result<Array, String> {
         .split(',')
         .map(str::trim)
         .filter(|part| !part.is_empty())
-        .map(|part| {
-            part.parse::<usize>()
-                .map_err(|_| format!("shape ({shape_text})"))
-        })
+        .map(|part| part.parse::<usize>().map_err(|_| format!("shape ({shape_text})")))
         .collect::<Result<Vec<_>, _>>()?;
     let count = shape
         .iter()
@@ -147,12 +139,8 @@ pub fn parse(bytes: &[u8]) -> Result<Array, String> {
     let data = &bytes[start + length..];
     let need = |size: usize| {
         let wanted = count.checked_mul(size).ok_or("the shape is too large")?;
-        data.get(..wanted).ok_or_else(|| {
-            format!(
-                "{wanted} bytes of data are needed, {} are there",
-                data.len()
-            )
-        })
+        data.get(..wanted)
+            .ok_or_else(|| format!("{wanted} bytes of data are needed, {} are there", data.len()))
     };
     if descr_text == "<f8" {
         let narrowed = need(8)?.chunks_exact(8).flat_map(|chunk| {
@@ -169,13 +157,11 @@ pub fn parse(bytes: &[u8]) -> Result<Array, String> {
     let format = ElementFormat::ALL
         .into_iter()
         .find(|&format| descr(format) == Some(descr_text))
-        .ok_or_else(|| format!("element type '{descr_text}' is not supported (big-endian, complex and objects are not)"))?;
+        .ok_or_else(|| {
+            format!("element type '{descr_text}' is not supported (big-endian, complex and objects are not)")
+        })?;
     let bytes = need(format.bits() / 8)?.to_vec();
-    Ok(Array {
-        format,
-        shape,
-        bytes,
-    })
+    Ok(Array { format, shape, bytes })
 }
 
 /// Writes a file; formats that NumPy lacks become `float32`.
@@ -230,10 +216,7 @@ mod tests {
             assert_eq!(array.values(), values);
         }
         let good = std::fs::read(&path).unwrap();
-        assert_eq!(
-            parse(&good[..8]).unwrap_err(),
-            "it does not start with the NumPy magic"
-        );
+        assert_eq!(parse(&good[..8]).unwrap_err(), "it does not start with the NumPy magic");
         let mut big = Array::from_f64(vec![2], &[1.0, 2.0]);
         big.shape = vec![3];
         write(&path, &big).unwrap();

@@ -32,12 +32,7 @@ fn kernel(name: &str, rest: &[&str]) -> String {
     refused(&folder, 1, &words)
 }
 
-const FLOATS: [&str; 4] = [
-    "--arg",
-    "0: buffer float[4] = iota",
-    "--arg",
-    "1: buffer float[4]",
-];
+const FLOATS: [&str; 4] = ["--arg", "0: buffer float[4] = iota", "--arg", "1: buffer float[4]"];
 
 fn add(rest: &[&str]) -> String {
     kernel("add", &[&FLOATS, rest].concat())
@@ -68,12 +63,7 @@ fn arguments_that_do_not_fit_the_kernel() {
     let half_tensor = |extents: &str| {
         kernel(
             "element",
-            &[
-                "--arg",
-                &format!("0: {extents}"),
-                "--arg",
-                "1: buffer float[1]",
-            ],
+            &["--arg", &format!("0: {extents}"), "--arg", "1: buffer float[1]"],
         )
     };
     assert_eq!(
@@ -92,12 +82,7 @@ fn arguments_that_do_not_fit_the_kernel() {
     assert_eq!(
         kernel(
             "fixed",
-            &[
-                "--arg",
-                "0: tensor half (32, 17)",
-                "--arg",
-                "1: buffer float[1]"
-            ]
+            &["--arg", "0: tensor half (32, 17)", "--arg", "1: buffer float[1]"]
         ),
         "error: argument `x` of kernel `fixed` at buffer(0) has the static extent 16 in dimension 1, the bound tensor has \
          17 there (dimensions [32, 17], innermost first)"
@@ -146,19 +131,13 @@ fn kernels_that_do_wrong() {
          exactly 4 SIMD-groups (128 threads), but the threadgroup size (32, 1, 1) makes 1 SIMD-group"
     );
     assert_eq!(
-        kernel(
-            "endless",
-            &["--arg", "0: buffer int[1]", "--budget", "100000"]
-        ),
+        kernel("endless", &["--arg", "0: buffer int[1]", "--budget", "100000"]),
         "error: the kernel ran past its budget of 100000 instructions (an endless loop?)\n  \
          --> kernels.metal:42:5 in kernel 'endless'\n  \
          thread (0, 0, 0) of the grid, index 0 in threadgroup (0, 0, 0)"
     );
     assert_eq!(
-        kernel(
-            "shared",
-            &["--arg", "0: buffer float[32]", "--threadgroup", "0=64"]
-        ),
+        kernel("shared", &["--arg", "0: buffer float[32]", "--threadgroup", "0=64"]),
         "error: out-of-bounds write of 4 bytes at byte offset 64 of threadgroup 's', which has 64 bytes (index 16 of 16 elements)\n  \
          --> kernels.metal:50:5 in kernel 'shared'\n  \
          thread (16, 0, 0) of the grid, index 16 in threadgroup (0, 0, 0)"
@@ -214,10 +193,7 @@ fn sizes_that_no_device_has() {
             "a threadgroup of (32, 32, 2) has 2048 threads, but the device allows 1024",
         ),
     ] {
-        assert_eq!(
-            add(&[&n[..], &rest].concat()),
-            format!("error: kernel `add`: {error}")
-        );
+        assert_eq!(add(&[&n[..], &rest].concat()), format!("error: kernel `add`: {error}"));
     }
     assert_eq!(
         kernel("add", &["--arg", "0: buffer float[8589934592]"]),
@@ -230,12 +206,7 @@ fn sizes_that_no_device_has() {
     assert_eq!(
         kernel(
             "shared",
-            &[
-                "--arg",
-                "0: buffer float[32]",
-                "--threadgroup",
-                "0=99999999999999"
-            ]
+            &["--arg", "0: buffer float[32]", "--threadgroup", "0=99999999999999"]
         ),
         "error: kernel `shared` uses 99999999999999 bytes of threadgroup memory (0 declared, 99999999999999 set by the \
          dispatch), the device has 32768"
@@ -257,18 +228,13 @@ fn results_that_cannot_be_given() {
             "the reference reads argument 7, which has no values",
         ),
     ] {
-        assert_eq!(
-            add(&[&n[..], &rest].concat()),
-            format!("error: {error}"),
-            "{rest:?}"
-        );
+        assert_eq!(add(&[&n[..], &rest].concat()), format!("error: {error}"), "{rest:?}");
     }
 }
 
 /// A copy of the shipped model in a folder of its own.
 fn model(test: &str) -> PathBuf {
-    let folder =
-        std::env::temp_dir().join(format!("anymetal-bad-input-{test}-{}", std::process::id()));
+    let folder = std::env::temp_dir().join(format!("anymetal-bad-input-{test}-{}", std::process::id()));
     let copy = folder.join("m.aimodel");
     std::fs::create_dir_all(&copy).expect("a temporary folder");
     for entry in std::fs::read_dir(repository().join("models/demo.aimodel")).expect("the model") {
@@ -280,26 +246,14 @@ fn model(test: &str) -> PathBuf {
 
 #[test]
 fn inputs_that_the_model_does_not_take() {
-    let run = |rest: &[&str]| {
-        refused(
-            &repository(),
-            1,
-            &[&["run", "models/demo.aimodel"], rest].concat(),
-        )
-    };
+    let run = |rest: &[&str]| refused(&repository(), 1, &[&["run", "models/demo.aimodel"], rest].concat());
     assert_eq!(
         run(&[]),
         "error: input \"ids\" is missing; the function takes ids: int32[1, ?]"
     );
     for (word, error) in [
-        (
-            "idz=1",
-            "the function has no input `idz`; it has ids int32[1, ?]",
-        ),
-        (
-            "ids",
-            "`ids`: write NAME=VALUE; the inputs are ids int32[1, ?]",
-        ),
+        ("idz=1", "the function has no input `idz`; it has ids int32[1, ?]"),
+        ("ids", "`ids`: write NAME=VALUE; the inputs are ids int32[1, ?]"),
         (
             "ids=2x3:1,2,3,4,5,6",
             "\"ids\" has an invalid shape: [2, 3], expected: [1, ?]",
@@ -316,10 +270,7 @@ fn inputs_that_the_model_does_not_take() {
             "ids=no.npy",
             "input ids: no.npy: No such file or directory (os error 2)",
         ),
-        (
-            "ids=text:hello",
-            "a text input needs --tokenizer tokenizer.json",
-        ),
+        ("ids=text:hello", "a text input needs --tokenizer tokenizer.json"),
         (
             "ids=1,999999",
             "primitive.gather_nd_v1: index 999999 is out of bounds for a dimension of 256",
@@ -361,11 +312,7 @@ fn arrays_of_another_type_or_damaged() {
             12,
             "a.npy: not a usable .npy file: Fortran order; save it with numpy.ascontiguousarray",
         ),
-        (
-            "",
-            0,
-            "a.npy: not a usable .npy file: the header has no 'descr'",
-        ),
+        ("", 0, "a.npy: not a usable .npy file: the header has no 'descr'"),
     ] {
         let mut file = b"\x93NUMPY\x01\x00".to_vec();
         file.extend_from_slice(&(header.len() as u16).to_le_bytes());
@@ -392,11 +339,7 @@ fn assets_that_are_damaged() {
         .collect();
     let output = folder.join("out");
     let run = |rest: &[&str]| {
-        let words = [
-            &["run", "m.aimodel", "--input", "ids=1,2", "--output", "out"],
-            rest,
-        ]
-        .concat();
+        let words = [&["run", "m.aimodel", "--input", "ids=1,2", "--output", "out"], rest].concat();
         let error = refused(&folder, 1, &words);
         assert!(!output.exists(), "a refused model leaves no output");
         error
@@ -406,14 +349,11 @@ fn assets_that_are_damaged() {
     for damaged in [&good[..1000], &flipped[..], &[]] {
         std::fs::write(&program, damaged).expect("a file");
         let error = run(&[]);
-        let start = format!(
-            "error: m.aimodel/main.mlirb: the file does not match main.hash (expected SHA-256 {hash}, found "
-        );
+        let start =
+            format!("error: m.aimodel/main.mlirb: the file does not match main.hash (expected SHA-256 {hash}, found ");
         assert!(error.starts_with(&start), "{error}");
         assert!(
-            error.ends_with(
-                "); it is damaged or was changed: copy or export it again, or allow a wrong hash"
-            ),
+            error.ends_with("); it is damaged or was changed: copy or export it again, or allow a wrong hash"),
             "{error}"
         );
     }
@@ -424,11 +364,7 @@ fn assets_that_are_damaged() {
         "{error}"
     );
     std::fs::write(&program, &good).expect("a file");
-    std::fs::write(
-        folder.join("m.aimodel/metadata.json"),
-        "{\"assetVersion\": \"99.0\"}",
-    )
-    .expect("a file");
+    std::fs::write(folder.join("m.aimodel/metadata.json"), "{\"assetVersion\": \"99.0\"}").expect("a file");
     assert_eq!(
         run(&[]),
         "error: m.aimodel/metadata.json: asset version \"99.0\" is not supported (this reader knows version 2); export the \

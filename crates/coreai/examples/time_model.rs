@@ -33,11 +33,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             println!("first call {time:.1} ms");
             if let Some(want) = &want {
                 let (a, b) = (outputs[0].1.to_f32()?, want.to_f32()?);
-                let far = a
-                    .iter()
-                    .zip(&b)
-                    .map(|(x, y)| (x - y).abs())
-                    .fold(0.0, f32::max);
+                let far = a.iter().zip(&b).map(|(x, y)| (x - y).abs()).fold(0.0, f32::max);
                 println!("largest difference {far:e} in {} values", b.len());
             }
         } else {
@@ -74,9 +70,6 @@ fn npy(file: &str) -> Result<Array, Box<dyn std::error::Error>> {
         .nth(1)
         .and_then(|s| s.split(')').next())
         .ok_or("no shape")?;
-    let shape: Vec<usize> = shape
-        .split(',')
-        .filter_map(|d| d.trim().parse().ok())
-        .collect();
+    let shape: Vec<usize> = shape.split(',').filter_map(|d| d.trim().parse().ok()).collect();
     Ok(Array::from_bytes(element, &shape, &bytes[10 + length..])?)
 }

@@ -27,9 +27,7 @@ pub enum ArrayError {
         given: usize,
     },
     /// The shape is larger than [`MAX_ARRAY_BYTES`].
-    #[error(
-        "{element}{shape:?} is larger than the {MAX_ARRAY_BYTES} bytes that one array may have"
-    )]
+    #[error("{element}{shape:?} is larger than the {MAX_ARRAY_BYTES} bytes that one array may have")]
     TooLarge {
         /// Element type.
         element: ElementType,
@@ -89,11 +87,7 @@ pub(crate) fn checked_len(element: ElementType, shape: &[usize]) -> Result<usize
 impl Array {
     /// An array over `data`, which must have exactly the shape's size. Data that is not aligned for the element
     /// type is copied once.
-    pub fn new(
-        element: ElementType,
-        shape: &[usize],
-        data: SharedBytes,
-    ) -> Result<Self, ArrayError> {
+    pub fn new(element: ElementType, shape: &[usize], data: SharedBytes) -> Result<Self, ArrayError> {
         let needed = checked_len(element, shape)? * element.size();
         if data.len() != needed {
             return Err(ArrayError::Size {
@@ -116,11 +110,7 @@ impl Array {
     }
 
     /// An array that copies `bytes`.
-    pub fn from_bytes(
-        element: ElementType,
-        shape: &[usize],
-        bytes: &[u8],
-    ) -> Result<Self, ArrayError> {
+    pub fn from_bytes(element: ElementType, shape: &[usize], bytes: &[u8]) -> Result<Self, ArrayError> {
         let needed = checked_len(element, shape)? * element.size();
         if bytes.len() != needed {
             return Err(ArrayError::Size {
@@ -130,18 +120,11 @@ impl Array {
                 given: bytes.len(),
             });
         }
-        Self::new(
-            element,
-            shape,
-            SharedBytes::new(AlignedBytes::copy_of(bytes)),
-        )
+        Self::new(element, shape, SharedBytes::new(AlignedBytes::copy_of(bytes)))
     }
 
     /// An array of `values` in row-major order.
-    pub fn from_values<T: Element + Send + Sync>(
-        shape: &[usize],
-        values: Vec<T>,
-    ) -> Result<Self, ArrayError> {
+    pub fn from_values<T: Element + Send + Sync>(shape: &[usize], values: Vec<T>) -> Result<Self, ArrayError> {
         Self::from_vec(T::TYPE, shape, values)
     }
 

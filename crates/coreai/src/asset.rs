@@ -88,10 +88,7 @@ impl Asset {
         if !options.allow_wrong_hash {
             check_hash(path, &program, &bytes)?;
         }
-        let module = Module::read(bytes).map_err(|error| AssetError::Bytecode {
-            path: program,
-            error,
-        })?;
+        let module = Module::read(bytes).map_err(|error| AssetError::Bytecode { path: program, error })?;
         Ok(Self {
             path: path.to_path_buf(),
             metadata,
@@ -175,8 +172,7 @@ fn read_metadata(path: &Path) -> Result<Metadata, AssetError> {
         )));
     }
     let text = std::fs::read(path).map_err(io(path))?;
-    let value: Value =
-        serde_json::from_slice(&text).map_err(|e| bad(format!("not valid JSON: {e}")))?;
+    let value: Value = serde_json::from_slice(&text).map_err(|e| bad(format!("not valid JSON: {e}")))?;
     let Value::Object(object) = value else {
         return Err(bad("must be a JSON object".into()));
     };
@@ -191,8 +187,7 @@ fn read_metadata(path: &Path) -> Result<Metadata, AssetError> {
         None => Map::new(),
     };
     let metadata = Metadata {
-        asset_version: text("assetVersion")?
-            .ok_or_else(|| bad("\"assetVersion\" is missing".into()))?,
+        asset_version: text("assetVersion")?.ok_or_else(|| bad("\"assetVersion\" is missing".into()))?,
         producer: text("producer")?.unwrap_or_default(),
         creation_date: text("creationDate")?.unwrap_or_default(),
         author: text("author")?,

@@ -25,9 +25,7 @@ pub enum AssetError {
         path: PathBuf,
     },
     /// `main.hash` does not have 32 bytes.
-    #[error(
-        "{path}: a hash file has 32 bytes, this one has {found}; export the model again, or allow a wrong hash"
-    )]
+    #[error("{path}: a hash file has 32 bytes, this one has {found}; export the model again, or allow a wrong hash")]
     HashSize {
         /// The file.
         path: PathBuf,
@@ -139,9 +137,7 @@ pub enum RunError {
         expected: String,
     },
     /// A state array was not given.
-    #[error(
-        "state {name:?} is missing; pass an array of {expected}, it is read and replaced by the call"
-    )]
+    #[error("state {name:?} is missing; pass an array of {expected}, it is read and replaced by the call")]
     MissingState {
         /// The state.
         name: String,
@@ -210,10 +206,7 @@ impl OpError {
 }
 
 fn list(ops: &[(String, usize)]) -> String {
-    let items: Vec<String> = ops
-        .iter()
-        .map(|(name, count)| format!("{name} ({count}×)"))
-        .collect();
+    let items: Vec<String> = ops.iter().map(|(name, count)| format!("{name} ({count}×)")).collect();
     items.join(", ")
 }
 

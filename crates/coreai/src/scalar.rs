@@ -64,28 +64,12 @@ fn ints<const N: usize>(bytes: &[u8], f: impl Fn([u8; N]) -> i128) -> Vec<i128> 
 }
 
 /// Stores `f32` values in a float type, rounding to nearest even.
-pub(crate) fn store_f32(
-    element: ElementType,
-    shape: &[usize],
-    values: Vec<f32>,
-) -> Result<Array, ArrayError> {
+pub(crate) fn store_f32(element: ElementType, shape: &[usize], values: Vec<f32>) -> Result<Array, ArrayError> {
     match element {
         F32 | TF32 => Array::from_vec(element, shape, values),
-        F16 => Array::from_vec(
-            element,
-            shape,
-            values.iter().map(|&v| f16::from_f32(v)).collect(),
-        ),
-        BF16 => Array::from_vec(
-            element,
-            shape,
-            values.iter().map(|&v| bf16::from_f32(v)).collect(),
-        ),
-        F64 => Array::from_vec(
-            element,
-            shape,
-            values.iter().map(|&v| f64::from(v)).collect(),
-        ),
+        F16 => Array::from_vec(element, shape, values.iter().map(|&v| f16::from_f32(v)).collect()),
+        BF16 => Array::from_vec(element, shape, values.iter().map(|&v| bf16::from_f32(v)).collect()),
+        F64 => Array::from_vec(element, shape, values.iter().map(|&v| f64::from(v)).collect()),
         F8E5M2 => Array::from_vec(
             element,
             shape,
@@ -109,49 +93,25 @@ pub(crate) fn store_f32(
 }
 
 /// Stores `f64` values in a float type.
-pub(crate) fn store_f64(
-    element: ElementType,
-    shape: &[usize],
-    values: Vec<f64>,
-) -> Result<Array, ArrayError> {
+pub(crate) fn store_f64(element: ElementType, shape: &[usize], values: Vec<f64>) -> Result<Array, ArrayError> {
     match element {
         F64 => Array::from_vec(element, shape, values),
-        F16 => Array::from_vec(
-            element,
-            shape,
-            values.iter().map(|&v| f16::from_f64(v)).collect(),
-        ),
-        BF16 => Array::from_vec(
-            element,
-            shape,
-            values.iter().map(|&v| bf16::from_f64(v)).collect(),
-        ),
+        F16 => Array::from_vec(element, shape, values.iter().map(|&v| f16::from_f64(v)).collect()),
+        BF16 => Array::from_vec(element, shape, values.iter().map(|&v| bf16::from_f64(v)).collect()),
         _ => store_f32(element, shape, values.iter().map(|&v| v as f32).collect()),
     }
 }
 
 /// Stores integers in an integer type or bool; the low bits are kept.
-pub(crate) fn store_int(
-    element: ElementType,
-    shape: &[usize],
-    values: &[i128],
-) -> Result<Array, ArrayError> {
+pub(crate) fn store_int(element: ElementType, shape: &[usize], values: &[i128]) -> Result<Array, ArrayError> {
     match element {
         I64 | U64 => Array::from_vec(element, shape, values.iter().map(|&v| v as u64).collect()),
         I32 | U32 => Array::from_vec(element, shape, values.iter().map(|&v| v as u32).collect()),
         I16 | U16 => Array::from_vec(element, shape, values.iter().map(|&v| v as u16).collect()),
-        Bool => Array::from_vec(
-            element,
-            shape,
-            values.iter().map(|&v| u8::from(v != 0)).collect(),
-        ),
+        Bool => Array::from_vec(element, shape, values.iter().map(|&v| u8::from(v != 0)).collect()),
         I8 | U8 | I4 | I2 | U6 | U4 | U3 | U2 | U1 => {
             let mask = ((1u16 << element.bits()) - 1) as u8;
-            Array::from_vec(
-                element,
-                shape,
-                values.iter().map(|&v| v as u8 & mask).collect(),
-            )
+            Array::from_vec(element, shape, values.iter().map(|&v| v as u8 & mask).collect())
         }
         _ => Err(ArrayError::Element {
             found: element,
@@ -174,11 +134,7 @@ fn small_float(bits: u8, exponent: u32, mantissa: u32) -> f32 {
     let top = (1 << exponent) - 1;
     let all_ones = f32::from((1u8 << mantissa) - 1);
     if exponent == 5 && e == top {
-        return if m == 0.0 {
-            sign * f32::INFINITY
-        } else {
-            f32::NAN
-        };
+        return if m == 0.0 { sign * f32::INFINITY } else { f32::NAN };
     }
     if exponent == 4 && e == top && m == all_ones {
         return f32::NAN;

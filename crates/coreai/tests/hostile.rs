@@ -79,13 +79,7 @@ impl Random {
 fn flipped_bits_never_panic() {
     let mut random = Random(0x9E37_79B9_7F4A_7C15);
     let mut refused = 0;
-    for name in [
-        "cache",
-        "branches",
-        "kernel_add",
-        "linear_norm_gelu",
-        "kernel_scalars",
-    ] {
+    for name in ["cache", "branches", "kernel_add", "linear_norm_gelu", "kernel_scalars"] {
         let whole = bytes(name);
         for _ in 0..2000 {
             let mut damaged = whole.clone();
@@ -112,10 +106,7 @@ fn large_numbers_in_place_of_bytes() {
     for name in SMALL {
         let whole = bytes(name);
         for at in 0..whole.len() {
-            for pattern in [
-                [0xFF; 9],
-                [0, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0x7F],
-            ] {
+            for pattern in [[0xFF; 9], [0, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0x7F]] {
                 let mut damaged = whole.clone();
                 let end = damaged.len().min(at + 9);
                 damaged[at..end].copy_from_slice(&pattern[..end - at]);
@@ -159,11 +150,7 @@ fn copy(name: &str, test: &str) -> PathBuf {
     let to = std::env::temp_dir().join(format!("anymetal-{test}-{}.aimodel", std::process::id()));
     std::fs::create_dir_all(&to).unwrap();
     for file in ["main.mlirb", "main.hash", "metadata.json"] {
-        std::fs::copy(
-            assets().join(format!("{name}.aimodel")).join(file),
-            to.join(file),
-        )
-        .unwrap();
+        std::fs::copy(assets().join(format!("{name}.aimodel")).join(file), to.join(file)).unwrap();
     }
     to
 }
@@ -171,9 +158,7 @@ fn copy(name: &str, test: &str) -> PathBuf {
 fn open_error(path: &Path) -> String {
     match Asset::open(path) {
         Ok(_) => panic!("{} opens", path.display()),
-        Err(error) => error
-            .to_string()
-            .replace(&path.display().to_string(), "m.aimodel"),
+        Err(error) => error.to_string().replace(&path.display().to_string(), "m.aimodel"),
     }
 }
 
@@ -197,17 +182,12 @@ fn asset_errors_say_what_to_do() {
         start,
         "m.aimodel/main.mlirb: the file does not match main.hash (expected SHA-256 "
     );
-    assert!(rest.ends_with(
-        "); it is damaged or was changed: copy or export it again, or allow a wrong hash"
-    ));
+    assert!(rest.ends_with("); it is damaged or was changed: copy or export it again, or allow a wrong hash"));
     std::fs::write(folder.join("main.mlirb"), &program).unwrap();
 
     std::fs::write(folder.join("main.hash"), [0; 32]).unwrap();
     assert!(Asset::open(&folder).is_err());
-    OpenOptions::new()
-        .allow_wrong_hash(true)
-        .open(&folder)
-        .unwrap();
+    OpenOptions::new().allow_wrong_hash(true).open(&folder).unwrap();
     std::fs::write(folder.join("main.hash"), [0; 5]).unwrap();
     assert_eq!(
         open_error(&folder),
@@ -221,9 +201,7 @@ fn asset_errors_say_what_to_do() {
             .open(&folder)
             .map(|_| ())
             .unwrap_err();
-        error
-            .to_string()
-            .replace(&folder.display().to_string(), "m.aimodel")
+        error.to_string().replace(&folder.display().to_string(), "m.aimodel")
     };
     assert_eq!(
         lenient(b""),
@@ -264,10 +242,7 @@ fn asset_errors_say_what_to_do() {
         "m.aimodel/metadata.json: asset version \"3.1\" is not supported (this reader knows version 2); export the model with coreai-core 1.0"
     );
     std::fs::write(folder.join("metadata.json"), "[]").unwrap();
-    assert_eq!(
-        lenient(&program),
-        "m.aimodel/metadata.json: must be a JSON object"
-    );
+    assert_eq!(lenient(&program), "m.aimodel/metadata.json: must be a JSON object");
     std::fs::write(folder.join("metadata.json"), "{").unwrap();
     assert!(lenient(&program).starts_with("m.aimodel/metadata.json: not valid JSON: "));
     std::fs::remove_file(folder.join("main.mlirb")).unwrap();
@@ -301,26 +276,17 @@ fn section_offset(file: &[u8], cut: usize) -> (usize, usize) {
 #[test]
 fn calls_are_checked() {
     let model = Model::load(assets().join("encoder.aimodel")).unwrap();
-    let error = model
-        .function("predict")
-        .map(|_| ())
-        .unwrap_err()
-        .to_string();
+    let error = model.function("predict").map(|_| ()).unwrap_err().to_string();
     assert_eq!(error, "no function named \"predict\"; the model has main");
     let function = model.function("main").unwrap();
     let ids = anymetal_coreai::Array::from_values(&[1, 3], vec![1i32, 2, 3]).unwrap();
-    let run =
-        |inputs: &[(&str, anymetal_coreai::Array)]| function.run(inputs).unwrap_err().to_string();
+    let run = |inputs: &[(&str, anymetal_coreai::Array)]| function.run(inputs).unwrap_err().to_string();
     assert_eq!(
         run(&[("ids", ids.clone())]),
         "input \"mask\" is missing; the function takes ids: int32[?, ?], mask: int32[?, ?]"
     );
     assert_eq!(
-        run(&[
-            ("ids", ids.clone()),
-            ("mask", ids.clone()),
-            ("zz", ids.clone())
-        ]),
+        run(&[("ids", ids.clone()), ("mask", ids.clone()), ("zz", ids.clone())]),
         "\"zz\" is not a declared input of this function; it takes ids: int32[?, ?], mask: int32[?, ?]"
     );
     let flat = ids.reshaped(&[3]).unwrap();
@@ -349,10 +315,7 @@ fn patched(name: &str, from: &str, to: &str) -> PathBuf {
     assert_eq!(from.len(), to.len());
     let folder = copy(name, to);
     let mut program = bytes(name);
-    let at = program
-        .windows(from.len())
-        .position(|w| w == from.as_bytes())
-        .unwrap();
+    let at = program.windows(from.len()).position(|w| w == from.as_bytes()).unwrap();
     program[at..at + to.len()].copy_from_slice(to.as_bytes());
     std::fs::write(folder.join("main.mlirb"), program).unwrap();
     folder
@@ -379,16 +342,10 @@ fn unknown_operations_with_a_decomposition_run_through_it() {
     for (known, unknown) in [
         ("broadcasting_add_v1", "broadcasting_adz_v1"),
         ("broadcasting_mul_v1", "broadcasting_mux_v1"),
-        (
-            "broadcasting_batch_matmul_v1",
-            "broadcasting_batch_matmux_v1",
-        ),
+        ("broadcasting_batch_matmul_v1", "broadcasting_batch_matmux_v1"),
     ] {
         let folder = patched("linear_norm_gelu", known, unknown);
-        let model = ModelOptions::new()
-            .allow_wrong_hash(true)
-            .load(&folder)
-            .unwrap();
+        let model = ModelOptions::new().allow_wrong_hash(true).load(&folder).unwrap();
         let function = model.function("main").unwrap();
         for case in common::cases("linear_norm_gelu") {
             for _ in 0..2 {

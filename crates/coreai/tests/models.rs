@@ -12,22 +12,13 @@ fn run(name: &str, tolerance: f32) {
     let model = Model::load(assets().join(format!("{name}.aimodel"))).unwrap();
     let function = model.function("main").unwrap();
     for (i, case) in cases(name).iter().enumerate() {
-        let inputs: Vec<(&str, Array)> = case
-            .inputs
-            .iter()
-            .map(|(n, a)| (n.as_str(), a.clone()))
-            .collect();
+        let inputs: Vec<(&str, Array)> = case.inputs.iter().map(|(n, a)| (n.as_str(), a.clone())).collect();
         for round in 0..3 {
             let outputs = function.run(&inputs).unwrap();
             assert_eq!(outputs.len(), case.outputs.len(), "{name}");
             for (output, got) in &outputs {
                 let want = &case.outputs.iter().find(|(n, _)| n == output).unwrap().1;
-                check(
-                    &format!("{name} case {i} round {round} {output}"),
-                    got,
-                    want,
-                    tolerance,
-                );
+                check(&format!("{name} case {i} round {round} {output}"), got, want, tolerance);
             }
         }
     }
@@ -102,11 +93,7 @@ fn attention_composites_and_products_run_as_kernels() {
         let model = Model::load(assets().join(format!("{name}.aimodel"))).unwrap();
         let function = model.function("main").unwrap();
         let case = &cases(name)[0];
-        let inputs: Vec<(&str, Array)> = case
-            .inputs
-            .iter()
-            .map(|(n, a)| (n.as_str(), a.clone()))
-            .collect();
+        let inputs: Vec<(&str, Array)> = case.inputs.iter().map(|(n, a)| (n.as_str(), a.clone())).collect();
         let outputs = function.run(&inputs).unwrap();
         // The 32-bit results are as close as PyTorch's own kernels are to each other.
         for (output, got) in outputs.iter().take(3) {
@@ -114,10 +101,7 @@ fn attention_composites_and_products_run_as_kernels() {
             check(&format!("{name} {output}"), got, want, 2e-6);
         }
         let summary = function.plan_summary(&inputs).unwrap().unwrap().unwrap();
-        assert!(
-            summary.steps.contains(&(step.to_string(), count)),
-            "{summary:?}"
-        );
+        assert!(summary.steps.contains(&(step.to_string(), count)), "{summary:?}");
     }
 }
 
@@ -141,18 +125,11 @@ fn state_is_read_and_replaced() {
     let error = function.run(&[("x", x.clone())]).unwrap_err();
     assert_eq!(
         error.to_string(),
-        format!(
-            "state {name:?} is missing; pass an array of float32[4], it is read and replaced by the call"
-        )
+        format!("state {name:?} is missing; pass an array of float32[4], it is read and replaced by the call")
     );
-    let mut states = HashMap::from([(
-        name.clone(),
-        Array::from_values(&[4], vec![1f32; 4]).unwrap(),
-    )]);
+    let mut states = HashMap::from([(name.clone(), Array::from_values(&[4], vec![1f32; 4]).unwrap())]);
     for round in 1..4 {
-        let out = function
-            .run_with_state(&[("x", x.clone())], &mut states)
-            .unwrap();
+        let out = function.run_with_state(&[("x", x.clone())], &mut states).unwrap();
         let total: Vec<f32> = (0..4).map(|i| 1.0 + (i * round) as f32).collect();
         assert_eq!(states[&name].values::<f32>().unwrap(), total);
         assert_eq!(
@@ -191,12 +168,7 @@ fn kernels_in_assets() {
 #[test]
 fn attention_kernels_in_assets() {
     run_kernel("kernel_attention", &["q", "k", "v"], "out", 1e-5);
-    run_kernel(
-        "kernel_attention_masked",
-        &["q", "k", "v", "mask"],
-        "out",
-        1e-5,
-    );
+    run_kernel("kernel_attention_masked", &["q", "k", "v", "mask"], "out", 1e-5);
 }
 
 #[test]

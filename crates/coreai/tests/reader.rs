@@ -14,10 +14,6 @@ fn prints_as_the_exporter_prints() {
         for (i, (g, w)) in got.lines().zip(want.lines()).enumerate() {
             assert_eq!(g, w, "{name} line {}", i + 1);
         }
-        assert_eq!(
-            got.lines().count(),
-            want.trim_end().lines().count(),
-            "{name}"
-        );
+        assert_eq!(got.lines().count(), want.trim_end().lines().count(), "{name}");
     }
 }

@@ -9,8 +9,8 @@ use std::time::Instant;
 
 use anymetal_cpu::{CpuKernel, DispatchOptions, HostMemory, Launch};
 use anymetal_ir::{
-    Access, BinaryOp, Builder, Builtin, CompareOp, GroupOp, GroupWidth, Kernel, MathMode, Op,
-    Scalar, TernaryOp, UnaryOp, Unroll, ValueId,
+    Access, BinaryOp, Builder, Builtin, CompareOp, GroupOp, GroupWidth, Kernel, MathMode, Op, Scalar, TernaryOp,
+    UnaryOp, Unroll, ValueId,
 };
 use common::*;
 
@@ -127,9 +127,7 @@ fn rms_norm(columns: i64, group: i64) -> Kernel {
     });
     let tile = b.emit(
         Op::MemoryPointer(tile),
-        &[anymetal_ir::Type::Pointer(
-            anymetal_ir::AddressSpace::Threadgroup,
-        )],
+        &[anymetal_ir::Type::Pointer(anymetal_ir::AddressSpace::Threadgroup)],
     );
     let row = builtin(&mut b, Builtin::ThreadgroupPositionInGrid(0));
     let t = builtin(&mut b, Builtin::ThreadIndexInThreadgroup);
@@ -227,9 +225,7 @@ fn main() {
     };
     per_op(
         "f32 add",
-        chain(Scalar::F32, |b, x, v| {
-            b.binary(BinaryOp::Add, x, v, MathMode::Precise)
-        }),
+        chain(Scalar::F32, |b, x, v| b.binary(BinaryOp::Add, x, v, MathMode::Precise)),
     );
     per_op(
         "f32 fma",
@@ -266,10 +262,7 @@ fn main() {
         }
     }
     let n = 64usize << 20;
-    let (x, y) = (
-        HostMemory::zeroed(4 * n).unwrap(),
-        HostMemory::zeroed(4 * n).unwrap(),
-    );
+    let (x, y) = (HostMemory::zeroed(4 * n).unwrap(), HostMemory::zeroed(4 * n).unwrap());
     x.with_bytes_mut(|bytes| {
         for (i, chunk) in bytes.chunks_exact_mut(4).enumerate() {
             chunk.copy_from_slice(&(((i % 2001) as f32 - 1000.0) * 0.004).to_le_bytes());
@@ -285,14 +278,8 @@ fn main() {
             seconds * 1e9 / n as f64
         );
         for (columns, group) in [(4096i64, 256i64), (4096, 1024), (1024, 256)] {
-            let launch =
-                Launch::threadgroups([(n as i64 / columns) as u32, 1, 1], [group as u32, 1, 1]);
-            let seconds = time(
-                &compile(rms_norm(columns, group)),
-                &[&x, &y],
-                launch,
-                threads,
-            );
+            let launch = Launch::threadgroups([(n as i64 / columns) as u32, 1, 1], [group as u32, 1, 1]);
+            let seconds = time(&compile(rms_norm(columns, group)), &[&x, &y], launch, threads);
             println!(
                 "RMSNorm {columns} by {group}, 256 MiB, {threads} threads: {:.1} ms",
                 seconds * 1e3

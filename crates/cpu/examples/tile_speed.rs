@@ -6,8 +6,7 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use anymetal_cpu::tile::{
-    OperandView, PackedLeft, PackedRight, Product, Scratch, TilePath, available_paths, matmul,
-    multiply,
+    OperandView, PackedLeft, PackedRight, Product, Scratch, TilePath, available_paths, matmul, multiply,
 };
 use anymetal_formats::ElementFormat::{self, *};
 
@@ -56,10 +55,7 @@ fn bytes(format: ElementFormat, count: usize) -> Vec<u8> {
 }
 
 fn main() {
-    let named: Vec<TilePath> = std::env::args()
-        .skip(1)
-        .filter_map(|a| a.parse().ok())
-        .collect();
+    let named: Vec<TilePath> = std::env::args().skip(1).filter_map(|a| a.parse().ok()).collect();
     for path in TilePath::ALL {
         if let Some(missing) = path.missing() {
             println!("{path}: skipped, this machine lacks {missing}");
@@ -67,15 +63,7 @@ fn main() {
     }
     println!(
         "{:9} {:22} {:>16} {:>3} {:>9} {:>9} {:>9} {:>9} {:>9}",
-        "path",
-        "formats",
-        "m x n x k",
-        "",
-        "one call",
-        "packed",
-        "pack l us",
-        "pack r us",
-        "mul us"
+        "path", "formats", "m x n x k", "", "one call", "packed", "pack l us", "pack r us", "mul us"
     );
     let shapes = [
         (2048, 2048, 2048),
@@ -135,16 +123,7 @@ fn speed(
         let result = if whole {
             matmul(&mut scratch, path, &a, &b, relaxed, &mut sums[..], n, false)
         } else {
-            matmul(
-                &mut scratch,
-                path,
-                &a,
-                &b,
-                relaxed,
-                &mut integers[..],
-                n,
-                false,
-            )
+            matmul(&mut scratch, path, &a, &b, relaxed, &mut integers[..], n, false)
         };
         result.expect("shapes match");
         black_box((&sums, &integers));

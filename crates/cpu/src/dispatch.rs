@@ -11,9 +11,7 @@ use crate::exec::objects::{Object, ObjectName, Registry};
 use crate::exec::{CoopInfo, Raised, Shared, StripPlan, Work, Worker, fits};
 use crate::fault::{CompileError, DispatchError, Fault, FaultKind, LaunchError};
 use crate::lanes::Isa;
-use crate::launch::{
-    BoundArgument, CpuOptions, DispatchOptions, DispatchReport, Grid, Launch, TensorTable, Traffic,
-};
+use crate::launch::{BoundArgument, CpuOptions, DispatchOptions, DispatchReport, Grid, Launch, TensorTable, Traffic};
 use crate::memory::{DispatchLock, HostMemory};
 use crate::pool::{Pool, default_workers};
 use crate::tile::TilePath;
@@ -56,9 +54,9 @@ impl Needs {
                 needs.lanes_meet = true;
                 needs.whole |= wide(*simdgroups);
             }
-            Op::Builtin(
-                Builtin::ThreadgroupPositionInGrid(_) | Builtin::ThreadIndexInThreadgroup,
-            ) => needs.group_values = true,
+            Op::Builtin(Builtin::ThreadgroupPositionInGrid(_) | Builtin::ThreadIndexInThreadgroup) => {
+                needs.group_values = true
+            }
             _ => {}
         });
         needs
@@ -153,11 +151,10 @@ impl CpuKernel {
         let mut copies: Vec<Option<HostMemory>> = Vec::with_capacity(arguments.len());
         for argument in arguments {
             copies.push(match argument {
-                BoundArgument::Bytes(bytes) => {
-                    Some(HostMemory::from_bytes(bytes).map_err(|_| {
-                        launch_error(LaunchError::OutOfMemory { bytes: bytes.len() })
-                    })?)
-                }
+                BoundArgument::Bytes(bytes) => Some(
+                    HostMemory::from_bytes(bytes)
+                        .map_err(|_| launch_error(LaunchError::OutOfMemory { bytes: bytes.len() }))?,
+                ),
                 _ => None,
             });
         }
@@ -176,10 +173,7 @@ impl CpuKernel {
             table: tensors,
             stopped: AtomicBool::new(false),
             panels: Default::default(),
-            locked: bound
-                .iter()
-                .map(|(memory, writes)| (memory.id(), *writes))
-                .collect(),
+            locked: bound.iter().map(|(memory, writes)| (memory.id(), *writes)).collect(),
             aliased,
             plan,
             isa: self.isa,
@@ -203,9 +197,7 @@ impl CpuKernel {
         } else {
             options.threads.unwrap_or_else(default_workers).max(1)
         };
-        let workers = workers
-            .min(usize::try_from(units).unwrap_or(usize::MAX))
-            .max(1);
+        let workers = workers.min(usize::try_from(units).unwrap_or(usize::MAX)).max(1);
         let next = AtomicU64::new(0);
         // A few units at a time where there are many.
         let batch = (units / (workers as u64 * 16)).clamp(1, 64);
@@ -267,9 +259,7 @@ impl CpuKernel {
         let group: u32 = plan.group.iter().product();
         let may_be_dense = !self.needs.lanes_meet && !self.needs.whole;
         if may_be_dense && (group < 128 || !self.needs.group_values) {
-            let dense = self
-                .dense
-                .get_or_init(|| lower(&self.kernel, self.isa, true).ok());
+            let dense = self.dense.get_or_init(|| lower(&self.kernel, self.isa, true).ok());
             if let Some(program) = dense {
                 plan.dense = true;
                 plan.cap = StripPlan::STRIP;
@@ -306,10 +296,8 @@ impl CpuKernel {
                 let mut grid = [0; 3];
                 for d in 0..3 {
                     let threads = u64::from(groups[d]) * u64::from(group[d]);
-                    grid[d] = u32::try_from(threads).map_err(|_| LaunchError::GridTooLarge {
-                        dimension: d,
-                        threads,
-                    })?;
+                    grid[d] =
+                        u32::try_from(threads).map_err(|_| LaunchError::GridTooLarge { dimension: d, threads })?;
                 }
                 (grid, groups)
             }
@@ -353,11 +341,7 @@ impl CpuKernel {
     }
 
     /// Checks the arguments; the length of each threadgroup argument.
-    fn check(
-        &self,
-        arguments: &[BoundArgument],
-        options: &DispatchOptions,
-    ) -> Result<Vec<u64>, LaunchError> {
+    fn check(&self, arguments: &[BoundArgument], options: &DispatchOptions) -> Result<Vec<u64>, LaunchError> {
         let expected = self.kernel.arguments.len();
         if arguments.len() != expected {
             return Err(LaunchError::ArgumentCount {
@@ -380,10 +364,7 @@ impl CpuKernel {
                 if argument.access == Access::Unused {
                     continue;
                 }
-                return Err(LaunchError::Unbound {
-                    name: name(),
-                    index,
-                });
+                return Err(LaunchError::Unbound { name: name(), index });
             }
             match &argument.kind {
                 ArgumentKind::Buffer {
@@ -395,11 +376,7 @@ impl CpuKernel {
                     ..
                 } => {
                     let given = match bound {
-                        BoundArgument::Buffer {
-                            memory,
-                            offset,
-                            length,
-                        } => {
+                        BoundArgument::Buffer { memory, offset, length } => {
                             let end = match length {
                                 Some(length) => offset.saturating_add(*length),
                                 None => memory.len().max(*offset),
@@ -425,10 +402,7 @@ impl CpuKernel {
                             let writes = *space == AddressSpace::Device
                                 && matches!(argument.access, Access::WriteOnly | Access::ReadWrite);
                             if writes && !memory.is_writable() {
-                                return Err(LaunchError::ReadOnlyMemory {
-                                    name: name(),
-                                    index,
-                                });
+                                return Err(LaunchError::ReadOnlyMemory { name: name(), index });
                             }
                             end - offset
                         }
@@ -454,13 +428,9 @@ impl CpuKernel {
                                 mismatch,
                             });
                         }
-                        let writes =
-                            matches!(argument.access, Access::WriteOnly | Access::ReadWrite);
+                        let writes = matches!(argument.access, Access::WriteOnly | Access::ReadWrite);
                         if writes && !binding.memory.is_writable() {
-                            return Err(LaunchError::ReadOnlyMemory {
-                                name: name(),
-                                index,
-                            });
+                            return Err(LaunchError::ReadOnlyMemory { name: name(), index });
                         }
                     }
                     BoundArgument::NullTensor => {}
@@ -469,8 +439,7 @@ impl CpuKernel {
                 ArgumentKind::Threadgroup { align, .. } => match bound {
                     BoundArgument::Threadgroup(bytes) => {
                         lengths[at] = *bytes as u64;
-                        dynamic =
-                            dynamic.next_multiple_of(u64::from((*align).max(1))) + *bytes as u64;
+                        dynamic = dynamic.next_multiple_of(u64::from((*align).max(1))) + *bytes as u64;
                     }
                     _ => return Err(wrong("threadgroup memory")),
                 },
@@ -543,22 +512,16 @@ impl CpuKernel {
         for (at, (argument, bound)) in kernel.arguments.iter().zip(arguments).enumerate() {
             let (space, element_size) = match &argument.kind {
                 ArgumentKind::Buffer {
-                    space,
-                    element_size,
-                    ..
+                    space, element_size, ..
                 } => (*space, *element_size),
                 ArgumentKind::Tensor(spec) => (spec.space, 1),
                 ArgumentKind::Threadgroup { size, .. } => (AddressSpace::Threadgroup, *size),
             };
             // What a kernel was found not to write is locked for reading only, so a write there has to be refused.
-            let writes = matches!(argument.access, Access::WriteOnly | Access::ReadWrite)
-                && space == AddressSpace::Device;
+            let writes =
+                matches!(argument.access, Access::WriteOnly | Access::ReadWrite) && space == AddressSpace::Device;
             let object = match bound {
-                BoundArgument::Buffer {
-                    memory,
-                    offset,
-                    length,
-                } => Object {
+                BoundArgument::Buffer { memory, offset, length } => Object {
                     // SAFETY: `check` found the offset inside the memory.
                     ptr: unsafe { memory.as_ptr().add(*offset) },
                     length: length.unwrap_or(memory.len() - offset) as u64,
@@ -606,10 +569,7 @@ impl CpuKernel {
                 },
                 _ => Object::NULL,
             };
-            objects.push((
-                object,
-                unnamed(&memory.name, memory.space, memory.element_size),
-            ));
+            objects.push((object, unnamed(&memory.name, memory.space, memory.element_size)));
         }
         (objects, registry, handles)
     }
@@ -621,11 +581,7 @@ fn aliases(kernel: &Kernel, arguments: &[BoundArgument], others: &[(HostMemory, 
     for (argument, bound) in kernel.arguments.iter().zip(arguments) {
         let writes = matches!(argument.access, Access::WriteOnly | Access::ReadWrite);
         match bound {
-            BoundArgument::Buffer {
-                memory,
-                offset,
-                length,
-            } => {
+            BoundArgument::Buffer { memory, offset, length } => {
                 let end = length.map_or(memory.len(), |length| offset + length);
                 ranges.push((memory.id(), *offset, end, writes));
             }

@@ -92,9 +92,7 @@ pub enum LaunchError {
         type_name: String,
     },
     /// A `T&` argument with less than one `T` bound.
-    #[error(
-        "argument '{name}' at index {index}: {type_name} has {size} bytes, only {given} are bound"
-    )]
+    #[error("argument '{name}' at index {index}: {type_name} has {size} bytes, only {given} are bound")]
     BindingTooSmall {
         /// Parameter name.
         name: String,
@@ -108,9 +106,7 @@ pub enum LaunchError {
         given: usize,
     },
     /// Memory that cannot be written is bound to an argument that the kernel writes.
-    #[error(
-        "argument '{name}' at index {index} is written by the kernel, but the bound memory is read-only"
-    )]
+    #[error("argument '{name}' at index {index} is written by the kernel, but the bound memory is read-only")]
     ReadOnlyMemory {
         /// Parameter name.
         name: String,
@@ -134,9 +130,7 @@ pub enum LaunchError {
         size: [u32; 3],
     },
     /// The grid has more threads in a dimension than 32 bits count.
-    #[error(
-        "the grid has {threads} threads in dimension {dimension}; at most 4294967295 are allowed"
-    )]
+    #[error("the grid has {threads} threads in dimension {dimension}; at most 4294967295 are allowed")]
     GridTooLarge {
         /// Dimension, 0 is x.
         dimension: usize,
@@ -378,13 +372,7 @@ impl fmt::Display for Fault {
         write!(
             f,
             "\n  thread ({}, {}, {}) of the grid, index {} in threadgroup ({}, {}, {})",
-            p.grid[0],
-            p.grid[1],
-            p.grid[2],
-            p.index,
-            p.threadgroup[0],
-            p.threadgroup[1],
-            p.threadgroup[2]
+            p.grid[0], p.grid[1], p.grid[2], p.index, p.threadgroup[0], p.threadgroup[1], p.threadgroup[2]
         )
     }
 }
@@ -440,11 +428,7 @@ impl fmt::Display for FaultKind {
             } => write!(
                 f,
                 "out-of-bounds {access} of tensor '{tensor}' at [{}] with extents {} (innermost first); in framework order index {} of shape {}",
-                coordinates
-                    .iter()
-                    .map(i64::to_string)
-                    .collect::<Vec<_>>()
-                    .join(", "),
+                coordinates.iter().map(i64::to_string).collect::<Vec<_>>().join(", "),
                 list(extents),
                 reversed(coordinates),
                 reversed(extents)
@@ -463,10 +447,9 @@ impl fmt::Display for FaultKind {
                 tensor_extents.len().saturating_sub(1 + *dimension as usize),
                 reversed(tensor_extents)
             ),
-            FaultKind::UnknownTensor { handle } => write!(
-                f,
-                "tensor handle {handle:#x} names no tensor of this dispatch"
-            ),
+            FaultKind::UnknownTensor { handle } => {
+                write!(f, "tensor handle {handle:#x} names no tensor of this dispatch")
+            }
             FaultKind::Tensor { mismatch } => write!(f, "tensor does not fit: {mismatch}"),
             FaultKind::TileOperation { reason } => f.write_str(reason),
             FaultKind::DivergentBarrier { arrived, expected } => write!(

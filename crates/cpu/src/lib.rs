@@ -19,12 +19,11 @@ mod pool;
 
 pub use dispatch::{CpuKernel, MAX_THREADS_PER_THREADGROUP};
 pub use fault::{
-    AccessKind, CompileError, DispatchError, Fault, FaultKind, LaunchError, TensorMismatch,
-    ThreadPosition,
+    AccessKind, CompileError, DispatchError, Fault, FaultKind, LaunchError, TensorMismatch, ThreadPosition,
 };
 pub use launch::{
-    BoundArgument, CpuOptions, DispatchOptions, DispatchReport, Grid, Launch, NoTensors,
-    ScaleBinding, TensorBinding, TensorTable, Traffic,
+    BoundArgument, CpuOptions, DispatchOptions, DispatchReport, Grid, Launch, NoTensors, ScaleBinding, TensorBinding,
+    TensorTable, Traffic,
 };
 pub use memory::{DispatchLock, FrozenMemory, HostMemory, MemoryError};
 pub use pool::THREADS_VARIABLE;

@@ -48,9 +48,7 @@ pub(crate) fn check(kernel: &Kernel) -> Result<(), CompileError> {
     let mut refused = None;
     kernel.body.for_each_inst(&mut |inst| {
         let Op::Matmul {
-            descriptor,
-            simdgroups,
-            ..
+            descriptor, simdgroups, ..
         } = &inst.op
         else {
             return;

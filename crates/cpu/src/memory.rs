@@ -91,20 +91,14 @@ impl HostMemory {
             return Ok(Self::from_parts(start, 0, Owner::Nothing));
         }
         // The allocator only hands out lazily zeroed pages at its own alignment, so ask for that and some slack.
-        let size = length
-            .checked_add(MEMORY_ALIGNMENT)
-            .ok_or(refused.clone())?;
+        let size = length.checked_add(MEMORY_ALIGNMENT).ok_or(refused.clone())?;
         let layout = Layout::from_size_align(size, 16).map_err(|_| refused.clone())?;
         // SAFETY: the layout's size is not zero.
         let base = NonNull::new(unsafe { alloc_zeroed(layout) }).ok_or(refused)?;
         let skip = base.align_offset(MEMORY_ALIGNMENT);
         // SAFETY: `skip` is at most MEMORY_ALIGNMENT − 1, inside the allocation, with `length` bytes after it.
         let start = unsafe { base.add(skip) };
-        Ok(Self::from_parts(
-            start,
-            length,
-            Owner::Allocation { base, layout },
-        ))
+        Ok(Self::from_parts(start, length, Owner::Allocation { base, layout }))
     }
 
     /// A copy of `bytes`.
@@ -116,10 +110,7 @@ impl HostMemory {
 
     /// Read-only memory that borrows `range` of what `owner` holds (a mapped file, say) without a copy. Its address has
     /// whatever alignment it has there.
-    pub fn from_shared(
-        owner: Arc<dyn AsRef<[u8]> + Send + Sync>,
-        range: Range<usize>,
-    ) -> Result<Self, MemoryError> {
+    pub fn from_shared(owner: Arc<dyn AsRef<[u8]> + Send + Sync>, range: Range<usize>) -> Result<Self, MemoryError> {
         let all: &[u8] = (*owner).as_ref();
         let length = all.len();
         let part = all.get(range.clone()).ok_or(MemoryError::OutOfBounds {
@@ -268,16 +259,11 @@ pub struct DispatchLock<'a> {
 impl<'a> DispatchLock<'a> {
     /// Locks every memory once, in the order of their ids so that two dispatches cannot wait for each other. The flag
     /// says whether the dispatch may write there; writing memory that is not writable is refused.
-    pub fn acquire(
-        memories: impl IntoIterator<Item = (&'a HostMemory, bool)>,
-    ) -> Result<Self, MemoryError> {
+    pub fn acquire(memories: impl IntoIterator<Item = (&'a HostMemory, bool)>) -> Result<Self, MemoryError> {
         let mut all: Vec<(&HostMemory, bool)> = memories.into_iter().collect();
         all.sort_by_key(|(memory, writes)| (memory.id(), !writes));
         all.dedup_by_key(|(memory, _)| memory.id());
-        if all
-            .iter()
-            .any(|(memory, writes)| *writes && !memory.is_writable())
-        {
+        if all.iter().any(|(memory, writes)| *writes && !memory.is_writable()) {
             return Err(MemoryError::ReadOnly);
         }
         let mut lock = Self {

@@ -102,11 +102,7 @@ impl Pool {
         let mut state = lock(&self.inner.state);
         state.task = None;
         while state.busy > 0 {
-            state = self
-                .inner
-                .done
-                .wait(state)
-                .unwrap_or_else(|e| e.into_inner());
+            state = self.inner.done.wait(state).unwrap_or_else(|e| e.into_inner());
         }
         let panicked = state.panicked;
         drop(state);

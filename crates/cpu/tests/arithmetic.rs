@@ -81,9 +81,7 @@ fn binary_integers() {
                         BinaryOp::AbsDiff => (a - b).abs(),
                         BinaryOp::Hadd => (a + b) >> 1,
                         BinaryOp::Rhadd => (a + b + 1) >> 1,
-                        BinaryOp::Rotate => {
-                            ((unsigned << count) | (unsigned >> (width - count))) as i128
-                        }
+                        BinaryOp::Rotate => ((unsigned << count) | (unsigned >> (width - count))) as i128,
                         _ => unreachable!(),
                     }),
                 ))
@@ -252,15 +250,11 @@ fn ternary_floats() {
         for op in [TernaryOp::Fma, TernaryOp::Clamp, TernaryOp::Median3] {
             let reference = |v: &[u64]| {
                 let (a, b, c) = (float(ty, v[0]), float(ty, v[1]), float(ty, v[2]));
-                if op != TernaryOp::Fma
-                    && (a.is_nan() || b.is_nan() || c.is_nan() || a == b || b == c || a == c)
-                {
+                if op != TernaryOp::Fma && (a.is_nan() || b.is_nan() || c.is_nan() || a == b || b == c || a == c) {
                     return None;
                 }
                 Some(match op {
-                    TernaryOp::Fma if ty == Scalar::F32 => {
-                        u64::from((a as f32).mul_add(b as f32, c as f32).to_bits())
-                    }
+                    TernaryOp::Fma if ty == Scalar::F32 => u64::from((a as f32).mul_add(b as f32, c as f32).to_bits()),
                     TernaryOp::Fma => encode(ty, Number::Float(a.mul_add(b, c))),
                     TernaryOp::Clamp => encode(ty, Number::Float(a.max(b).min(c))),
                     _ => encode(ty, Number::Float(a.min(b).max(a.max(b).min(c)))),
@@ -402,19 +396,14 @@ fn half_functions_exhaustively() {
     let out = bytes(Scalar::F16, &all);
     for mode in [MathMode::Precise, MathMode::Fast] {
         for (op, reference) in cases {
-            let kernel = kernel_of(&[Scalar::F16], Scalar::F16, false, |b, v| {
-                b.unary(op, v[0], mode)
-            });
+            let kernel = kernel_of(&[Scalar::F16], Scalar::F16, false, |b, v| b.unary(op, v[0], mode));
             run(&kernel, &[&input, &out], 0x10000, 256);
             for (bits, got) in values(Scalar::F16, &out).into_iter().enumerate() {
                 let x = f16::from_bits(bits as u16);
                 let want = f16::from_f64(reference(x.to_f64()));
                 let got = f16::from_bits(got as u16);
                 if want.is_nan() || got.is_nan() {
-                    assert!(
-                        want.is_nan() && got.is_nan(),
-                        "{op:?}({x}) = {got}, not {want}"
-                    );
+                    assert!(want.is_nan() && got.is_nan(), "{op:?}({x}) = {got}, not {want}");
                     continue;
                 }
                 // Bit patterns of one sign are in order; −0 and +0 are the same place.
@@ -426,8 +415,7 @@ fn half_functions_exhaustively() {
                 let slack = matches!(op, UnaryOp::Sin | UnaryOp::Cos)
                     && mode == MathMode::Fast
                     && (got.to_f64() - want.to_f64()).abs() < 2f64.powi(-11);
-                let whole =
-                    op == UnaryOp::Sinpi && x.to_f64().fract() == 0.0 && got.to_f64() == 0.0;
+                let whole = op == UnaryOp::Sinpi && x.to_f64().fract() == 0.0 && got.to_f64() == 0.0;
                 assert!(
                     (place(got) - place(want)).abs() <= 1 || slack || whole,
                     "{op:?}({x}) = {got}, not {want}"

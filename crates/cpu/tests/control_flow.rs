@@ -313,9 +313,7 @@ fn every_builtin_in_every_cut() {
         let position: Vec<_> = (0..3)
             .map(|d| builtin(&mut b, Builtin::ThreadPositionInGrid(d)))
             .collect();
-        let size: Vec<_> = (0..3)
-            .map(|d| builtin(&mut b, Builtin::ThreadsPerGrid(d)))
-            .collect();
+        let size: Vec<_> = (0..3).map(|d| builtin(&mut b, Builtin::ThreadsPerGrid(d))).collect();
         if barrier {
             b.emit_void(Op::Barrier {
                 scope: anymetal_ir::Scope::Threadgroup,
@@ -353,15 +351,10 @@ fn every_builtin_in_every_cut() {
             .unwrap();
             let got = contents::<u32>(&out);
             for linear in 0..threads as u32 {
-                let at = [
-                    linear % grid[0],
-                    linear / grid[0] % grid[1],
-                    linear / grid[0] / grid[1],
-                ];
+                let at = [linear % grid[0], linear / grid[0] % grid[1], linear / grid[0] / grid[1]];
                 let tg: [u32; 3] = std::array::from_fn(|d| at[d] / group[d]);
                 let inside: [u32; 3] = std::array::from_fn(|d| at[d] % group[d]);
-                let size: [u32; 3] =
-                    std::array::from_fn(|d| group[d].min(grid[d] - tg[d] * group[d]));
+                let size: [u32; 3] = std::array::from_fn(|d| group[d].min(grid[d] - tg[d] * group[d]));
                 let index = inside[0] + size[0] * (inside[1] + size[1] * inside[2]);
                 let total: u32 = size.iter().product();
                 for (k, which) in all.iter().enumerate() {
@@ -372,16 +365,12 @@ fn every_builtin_in_every_cut() {
                         Builtin::ThreadsPerThreadgroup(d) => size[d as usize],
                         Builtin::DispatchThreadsPerThreadgroup(d) => group[d as usize],
                         Builtin::ThreadsPerGrid(d) => grid[d as usize],
-                        Builtin::ThreadgroupsPerGrid(d) => {
-                            grid[d as usize].div_ceil(group[d as usize])
-                        }
+                        Builtin::ThreadgroupsPerGrid(d) => grid[d as usize].div_ceil(group[d as usize]),
                         Builtin::ThreadIndexInThreadgroup => index,
                         Builtin::ThreadIndexInSimdgroup => index % 32,
                         Builtin::SimdgroupIndexInThreadgroup => index / 32,
                         Builtin::SimdgroupsPerThreadgroup => total.div_ceil(32),
-                        Builtin::DispatchSimdgroupsPerThreadgroup => {
-                            group.iter().product::<u32>().div_ceil(32)
-                        }
+                        Builtin::DispatchSimdgroupsPerThreadgroup => group.iter().product::<u32>().div_ceil(32),
                         Builtin::ThreadsPerSimdgroup => 32,
                         Builtin::ThreadIndexInQuadgroup => index % 4,
                         Builtin::QuadgroupIndexInThreadgroup => index / 4,
@@ -408,11 +397,6 @@ fn an_endless_loop_meets_its_budget() {
         budget: Some(10_000),
         ..DispatchOptions::default()
     };
-    let result = run_with(
-        &kernel,
-        &[],
-        Launch::threads([64, 1, 1], [32, 1, 1]),
-        &options,
-    );
+    let result = run_with(&kernel, &[], Launch::threads([64, 1, 1], [32, 1, 1]), &options);
     assert_eq!(fault(result).kind, FaultKind::Budget { budget: 10_000 });
 }

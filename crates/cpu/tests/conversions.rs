@@ -65,13 +65,7 @@ fn conversions() {
                         &[to.into()],
                     )
                 };
-                check(
-                    &format!("{from} to {to}, saturated"),
-                    &[from],
-                    to,
-                    make,
-                    reference,
-                );
+                check(&format!("{from} to {to}, saturated"), &[from], to, make, reference);
             }
         }
     }
@@ -169,10 +163,7 @@ fn bits_and_parts() {
     for ty in FLOATS {
         // frexp and modf put together again give the number.
         let make = |b: &mut Builder, v: &[ValueId]| {
-            let fraction = b.emit(
-                Op::Frexp { operand: v[0] },
-                &[ty.into(), Scalar::I32.into()],
-            );
+            let fraction = b.emit(Op::Frexp { operand: v[0] }, &[ty.into(), Scalar::I32.into()]);
             let exponent = ValueId(fraction.0 + 1);
             b.emit(
                 Op::Binary {
@@ -189,23 +180,13 @@ fn bits_and_parts() {
             let fraction = b.emit(Op::Modf { operand: v[0] }, &[ty.into(), ty.into()]);
             b.binary(BinaryOp::Add, fraction, ValueId(fraction.0 + 1), P)
         };
-        check("modf", &[ty], ty, make, |v| {
-            (float(ty, v[0]) != 0.0).then_some(v[0])
-        });
+        check("modf", &[ty], ty, make, |v| (float(ty, v[0]) != 0.0).then_some(v[0]));
     }
     for format in [
         anymetal_formats::ElementFormat::Fp8E4M3,
         anymetal_formats::ElementFormat::Fp4E2M1,
     ] {
-        let make = |b: &mut Builder, v: &[ValueId]| {
-            b.emit(
-                Op::Decode {
-                    operand: v[0],
-                    format,
-                },
-                &[Scalar::F32.into()],
-            )
-        };
+        let make = |b: &mut Builder, v: &[ValueId]| b.emit(Op::Decode { operand: v[0], format }, &[Scalar::F32.into()]);
         check("decode", &[Scalar::U8], Scalar::F32, make, |v| {
             Some(u64::from(format.decode_f32(v[0]).to_bits()))
         });
@@ -216,11 +197,7 @@ fn bits_and_parts() {
 #[test]
 fn contraction_stays_close() {
     let f = MathMode::Fast;
-    for (op, swap) in [
-        (BinaryOp::Add, false),
-        (BinaryOp::Sub, false),
-        (BinaryOp::Sub, true),
-    ] {
+    for (op, swap) in [(BinaryOp::Add, false), (BinaryOp::Sub, false), (BinaryOp::Sub, true)] {
         let make = |b: &mut Builder, v: &[ValueId]| {
             let product = b.binary(BinaryOp::Mul, v[0], v[1], f);
             if swap {
@@ -241,21 +218,12 @@ fn contraction_stays_close() {
         let out = memory(&vec![0f32; 500]);
         run(
             &kernel,
-            &[
-                &memory(&lists[0]),
-                &memory(&lists[1]),
-                &memory(&lists[2]),
-                &out,
-            ],
+            &[&memory(&lists[0]), &memory(&lists[1]), &memory(&lists[2]), &out],
             500,
             64,
         );
         for (i, got) in contents::<f32>(&out).into_iter().enumerate() {
-            let (a, b, c) = (
-                f64::from(lists[0][i]),
-                f64::from(lists[1][i]),
-                f64::from(lists[2][i]),
-            );
+            let (a, b, c) = (f64::from(lists[0][i]), f64::from(lists[1][i]), f64::from(lists[2][i]));
             let want = match (op, swap) {
                 (BinaryOp::Add, _) => a * b + c,
                 (_, false) => a * b - c,

@@ -3,12 +3,11 @@
 mod common;
 
 use anymetal_cpu::{
-    BoundArgument, DispatchError, DispatchOptions, FaultKind, HostMemory, Launch, LaunchError,
-    NoTensors,
+    BoundArgument, DispatchError, DispatchOptions, FaultKind, HostMemory, Launch, LaunchError, NoTensors,
 };
 use anymetal_ir::{
-    Access, AddressSpace, Argument, ArgumentKind, AtomicOp, BinaryOp, Builder, Builtin, CompareOp,
-    Location, MathMode, MemFlags, MemoryObject, Op, Scalar, Scope, Type, ValueId,
+    Access, AddressSpace, Argument, ArgumentKind, AtomicOp, BinaryOp, Builder, Builtin, CompareOp, Location, MathMode,
+    MemFlags, MemoryObject, Op, Scalar, Scope, Type, ValueId,
 };
 use common::*;
 
@@ -133,10 +132,7 @@ fn threadgroup_memory_is_shared_and_static_or_dynamic() {
                 element_size: 4,
                 data: Vec::new(),
             });
-            b.emit(
-                Op::MemoryPointer(object),
-                &[Type::Pointer(AddressSpace::Threadgroup)],
-            )
+            b.emit(Op::MemoryPointer(object), &[Type::Pointer(AddressSpace::Threadgroup)])
         };
         let i = gid(&mut b);
         let t = builtin(&mut b, Builtin::ThreadIndexInThreadgroup);
@@ -157,12 +153,7 @@ fn threadgroup_memory_is_shared_and_static_or_dynamic() {
             arguments.push(BoundArgument::Threadgroup(1024));
         }
         kernel
-            .dispatch(
-                &arguments,
-                &launch(500, 96),
-                &DispatchOptions::default(),
-                &NoTensors,
-            )
+            .dispatch(&arguments, &launch(500, 96), &DispatchOptions::default(), &NoTensors)
             .unwrap();
         for (i, got) in contents::<f32>(&x).into_iter().enumerate() {
             let first = i / 96 * 96;
@@ -187,10 +178,7 @@ fn thread_memory_takes_mixed_sizes_and_lane_indices() {
             element_size,
             data: Vec::new(),
         });
-        let own = b.emit(
-            Op::MemoryPointer(object),
-            &[Type::Pointer(AddressSpace::Thread)],
-        );
+        let own = b.emit(Op::MemoryPointer(object), &[Type::Pointer(AddressSpace::Thread)]);
         let i = gid(&mut b);
         for k in 0..4 {
             let factor = u32c(&mut b, 0x0101_0307 * (k + 1));
@@ -249,10 +237,7 @@ fn constant_tables() {
         element_size: 4,
         data,
     });
-    let table = b.emit(
-        Op::MemoryPointer(table),
-        &[Type::Pointer(AddressSpace::Constant)],
-    );
+    let table = b.emit(Op::MemoryPointer(table), &[Type::Pointer(AddressSpace::Constant)]);
     let i = gid(&mut b);
     let seven = u32c(&mut b, 7);
     let k = b.binary(BinaryOp::And, i, seven, P);
@@ -275,11 +260,7 @@ fn atomics_count() {
     let bins = buffer(&mut b, "bins", 4, Access::ReadWrite);
     let sums = buffer(&mut b, "sums", 4, Access::ReadWrite);
     let most = buffer(&mut b, "most", 8, Access::ReadWrite);
-    let (bins, sums, most) = (
-        pointer(&mut b, bins),
-        pointer(&mut b, sums),
-        pointer(&mut b, most),
-    );
+    let (bins, sums, most) = (pointer(&mut b, bins), pointer(&mut b, sums), pointer(&mut b, most));
     let i = gid(&mut b);
     let five = u32c(&mut b, 5);
     let k = b.binary(BinaryOp::Rem, i, five, P);
@@ -416,12 +397,7 @@ fn null_pointers_and_divergent_barriers() {
     b.store(y, vec![v], 4);
     let kernel = compile(b.finish());
     let y = memory(&[0f32]);
-    let fault = fault(run_with(
-        &kernel,
-        &[&y],
-        launch(1, 1),
-        &DispatchOptions::default(),
-    ));
+    let fault = fault(run_with(&kernel, &[&y], launch(1, 1), &DispatchOptions::default()));
     assert!(matches!(fault.kind, FaultKind::NullPointer { .. }));
 
     let mut b = Builder::new("barrier");
@@ -430,12 +406,7 @@ fn null_pointers_and_divergent_barriers() {
     let c = b.compare(CompareOp::Lt, i, ten);
     guarded(&mut b, c, barrier);
     let kernel = compile(b.finish());
-    let fault = common::fault(run_with(
-        &kernel,
-        &[],
-        launch(64, 64),
-        &DispatchOptions::default(),
-    ));
+    let fault = common::fault(run_with(&kernel, &[], launch(64, 64), &DispatchOptions::default()));
     assert_eq!(
         fault.kind,
         FaultKind::DivergentBarrier {
@@ -466,19 +437,11 @@ fn threadgroup_overflow_faults() {
         element_size: 4,
         data: Vec::new(),
     });
-    let tile = b.emit(
-        Op::MemoryPointer(object),
-        &[Type::Pointer(AddressSpace::Threadgroup)],
-    );
+    let tile = b.emit(Op::MemoryPointer(object), &[Type::Pointer(AddressSpace::Threadgroup)]);
     let t = builtin(&mut b, Builtin::ThreadIndexInThreadgroup);
     store_at(&mut b, tile, t, t);
     let kernel = compile(b.finish());
-    let fault = fault(run_with(
-        &kernel,
-        &[],
-        launch(32, 32),
-        &DispatchOptions::default(),
-    ));
+    let fault = fault(run_with(&kernel, &[], launch(32, 32), &DispatchOptions::default()));
     assert!(fault.to_string().starts_with(
         "out-of-bounds write of 4 bytes at byte offset 64 of threadgroup 'tile', which has 64 bytes (index 16 of 16 elements)"
     ), "{fault}");
@@ -500,17 +463,10 @@ fn launches_are_checked() {
     let two = [BoundArgument::buffer(&x), BoundArgument::buffer(&y)];
     assert_eq!(
         error(&two[..1], launch(8, 8)),
-        LaunchError::ArgumentCount {
-            expected: 2,
-            given: 1
-        }
+        LaunchError::ArgumentCount { expected: 2, given: 1 }
     );
     assert_eq!(
-        error(
-            &[BoundArgument::buffer(&x), BoundArgument::Unbound],
-            launch(8, 8)
-        )
-        .to_string(),
+        error(&[BoundArgument::buffer(&x), BoundArgument::Unbound], launch(8, 8)).to_string(),
         "argument 'y' at index 1 is not bound"
     );
     assert_eq!(

@@ -3,20 +3,15 @@
 mod common;
 
 use anymetal_ir::{
-    Access, BinaryOp, Builder, Builtin, CompareOp, GroupOp, GroupWidth, MathMode, Op, Scalar,
-    ShuffleOp, ValueId, VoteOp,
+    Access, BinaryOp, Builder, Builtin, CompareOp, GroupOp, GroupWidth, MathMode, Op, Scalar, ShuffleOp, ValueId,
+    VoteOp,
 };
 use common::*;
 
 const P: MathMode = MathMode::Precise;
 
 /// Runs `make` on x[gid] where gid % 3 ≠ skip (all lanes for skip = 3), and stores the result there.
-fn run_group(
-    n: u32,
-    group: u32,
-    skip: i64,
-    make: impl Fn(&mut Builder, ValueId, ValueId) -> ValueId,
-) -> Vec<u32> {
+fn run_group(n: u32, group: u32, skip: i64, make: impl Fn(&mut Builder, ValueId, ValueId) -> ValueId) -> Vec<u32> {
     let mut b = Builder::new("simd");
     let y = buffer(&mut b, "y", 4, Access::ReadWrite);
     let y = pointer(&mut b, y);
@@ -124,9 +119,7 @@ fn reductions_and_scans() {
                         GroupOp::Xor => all.fold(0, |a, b| a ^ b),
                         GroupOp::PrefixInclusiveSum => sum(&mut before).wrapping_add(square(i)),
                         GroupOp::PrefixExclusiveSum => sum(&mut before),
-                        GroupOp::PrefixInclusiveProduct => {
-                            product(&mut before).wrapping_mul(square(i))
-                        }
+                        GroupOp::PrefixInclusiveProduct => product(&mut before).wrapping_mul(square(i)),
                         GroupOp::PrefixExclusiveProduct => product(&mut before),
                     })
                 },
@@ -206,9 +199,7 @@ fn shuffles() {
                         ShuffleOp::BroadcastFirst => peers[0] - base,
                     };
                     // What an inactive lane gives is not defined.
-                    peers
-                        .contains(&(base + source))
-                        .then(|| square(base + source))
+                    peers.contains(&(base + source)).then(|| square(base + source))
                 },
             );
         }

@@ -5,8 +5,8 @@ mod common;
 use anymetal_cpu::{BoundArgument, DispatchOptions, FaultKind, Launch, NoTensors, TensorMismatch};
 use anymetal_formats::ElementFormat as F;
 use anymetal_ir::{
-    Access, BinaryOp, Bounds, Builder, Builtin, CoopRole, Extent, LayoutKind, MathMode,
-    MatmulDescriptor, Op, Operand, ReduceAxis, ReduceOp, Scalar, TensorRef, ValueId,
+    Access, BinaryOp, Bounds, Builder, Builtin, CoopRole, Extent, LayoutKind, MathMode, MatmulDescriptor, Op, Operand,
+    ReduceAxis, ReduceOp, Scalar, TensorRef, ValueId,
 };
 use common::tensors::*;
 use common::*;
@@ -125,9 +125,7 @@ fn run_case(case: &Case) {
         traffic: true,
         ..DispatchOptions::default()
     };
-    kernel
-        .dispatch(&[a, w, c], &launch, &options, &NoTensors)
-        .unwrap();
+    kernel.dispatch(&[a, w, c], &launch, &options, &NoTensors).unwrap();
     let got = unpack(case.formats[2], &memory, m * n);
     let code = |format: F, v: f64| format.decode(format.encode(v));
     let table = |format: F, columns: usize, rows: usize, seed: usize| -> Vec<f64> {
@@ -135,10 +133,7 @@ fn run_case(case: &Case) {
             .map(|i| code(format, value(i % columns, i / columns, seed)))
             .collect()
     };
-    let (a, w) = (
-        table(case.formats[0], k, m, 1),
-        table(case.formats[1], n, k, 2),
-    );
+    let (a, w) = (table(case.formats[0], k, m, 1), table(case.formats[1], n, k, 2));
     for y in 0..m {
         for x in 0..n {
             let mut want = if case.accumulate { value(x, y, 3) } else { 0.0 };
@@ -146,12 +141,7 @@ fn run_case(case: &Case) {
                 want += a[y * k + i] * w[i * n + x];
             }
             let want = code(case.formats[2], want);
-            let limit = want.abs()
-                * if case.formats[2] == F::BF16 {
-                    0.008
-                } else {
-                    1e-3
-                };
+            let limit = want.abs() * if case.formats[2] == F::BF16 { 0.008 } else { 1e-3 };
             let got = got[y * n + x];
             assert!(
                 (got - want).abs() <= limit,
@@ -261,12 +251,7 @@ fn static_kernel(option_origin: i64) -> anymetal_ir::Kernel {
     let c = tensor(&mut b, "c", F::F32, Access::ReadWrite);
     let at = i64c(&mut b, option_origin);
     let zero = i64c(&mut b, 0);
-    let view = slice(
-        &mut b,
-        &a,
-        &[at, zero],
-        &[Extent::Static(16), Extent::Static(16)],
-    );
+    let view = slice(&mut b, &a, &[at, zero], &[Extent::Static(16), Extent::Static(16)]);
     let to = slice(&mut b, &c, &[zero, zero], &[Extent::Rest, Extent::Rest]);
     let d = descriptor(16, 16, Some(16));
     b.emit_void(Op::Matmul {
@@ -303,9 +288,7 @@ fn static_extents_must_not_overhang() {
         static_overhang_zero: true,
         ..DispatchOptions::default()
     };
-    kernel
-        .dispatch(&arguments, &launch, &options, &NoTensors)
-        .unwrap();
+    kernel.dispatch(&arguments, &launch, &options, &NoTensors).unwrap();
     let at = |x: usize, y: usize| if x < 15 { value(x + 5, y, 1) } else { 0.0 };
     for (i, got) in unpack(F::F32, &memory, 256).into_iter().enumerate() {
         let (x, y) = (i % 16, i / 16);
@@ -348,9 +331,7 @@ fn elements_are_checked_and_clipped() {
                 bounds,
             });
             let kernel = compile(b.finish());
-            let fill = |x: usize, y: usize| {
-                ((x * 5 + y * 3) % if format == F::Bool { 2 } else { 16 }) as f64
-            };
+            let fill = |x: usize, y: usize| ((x * 5 + y * 3) % if format == F::Bool { 2 } else { 16 }) as f64;
             let (_, a) = bind(format, [32, 7], fill);
             let (memory, c) = bind(format, [32, 7], |_, _| 1.0);
             // One column more than there is: `set` drops it.
@@ -382,12 +363,7 @@ fn a_tensor_of_another_type_is_refused() {
     let (_, c) = bind(F::F32, [16, 16], |_, _| 0.0);
     let launch = Launch::threadgroups([1, 1, 1], [32, 1, 1]);
     let error = kernel
-        .dispatch(
-            &[a, c.clone()],
-            &launch,
-            &DispatchOptions::default(),
-            &NoTensors,
-        )
+        .dispatch(&[a, c.clone()], &launch, &DispatchOptions::default(), &NoTensors)
         .unwrap_err();
     assert_eq!(
         error.to_string(),
@@ -400,10 +376,7 @@ fn a_tensor_of_another_type_is_refused() {
         &DispatchOptions::default(),
         &NoTensors,
     );
-    assert!(matches!(
-        fault(result).kind,
-        FaultKind::StaticOverhang { .. }
-    ));
+    assert!(matches!(fault(result).kind, FaultKind::StaticOverhang { .. }));
     let _ = TensorMismatch::Format {
         expected: F::F32,
         given: F::F16,
@@ -425,33 +398,9 @@ fn softmax_through_maps_and_reductions() {
         let zero = i64c(&mut b, 0);
         let from = slice(&mut b, &a, &[zero, y], &[Extent::Rest; 2]);
         let to = slice(&mut b, &c, &[zero, y], &[Extent::Rest; 2]);
-        let tile = coop(
-            &mut b,
-            CoopRole::Destination,
-            Scalar::F32,
-            (16, 48),
-            1,
-            layout,
-            d,
-        );
-        let most = coop(
-            &mut b,
-            CoopRole::RowReduction,
-            Scalar::F32,
-            (16, 1),
-            1,
-            layout,
-            d,
-        );
-        let sums = coop(
-            &mut b,
-            CoopRole::RowReduction,
-            Scalar::F32,
-            (16, 1),
-            1,
-            layout,
-            d,
-        );
+        let tile = coop(&mut b, CoopRole::Destination, Scalar::F32, (16, 48), 1, layout, d);
+        let most = coop(&mut b, CoopRole::RowReduction, Scalar::F32, (16, 1), 1, layout, d);
+        let sums = coop(&mut b, CoopRole::RowReduction, Scalar::F32, (16, 1), 1, layout, d);
         b.emit_void(Op::CoopLoad {
             coop: tile,
             tensor: Box::new(from),
@@ -472,10 +421,7 @@ fn softmax_through_maps_and_reductions() {
         let m = b.emit(Op::CoopElement(most), &f32_);
         let v = b.binary(BinaryOp::Sub, v, m, P);
         let v = b.unary(anymetal_ir::UnaryOp::Exp, v, P);
-        b.emit_void(Op::CoopElementSet {
-            coop: tile,
-            value: v,
-        });
+        b.emit_void(Op::CoopElementSet { coop: tile, value: v });
         let body = b.pop_block();
         b.emit_void(Op::CoopMap { over: tile, body });
         let none = b.float(Scalar::F32, 0.0);
@@ -492,23 +438,14 @@ fn softmax_through_maps_and_reductions() {
         let v = b.binary(BinaryOp::Div, v, s, P);
         let v = b.binary(BinaryOp::Add, v, shift, P);
         // Odd columns are negated, under a mask.
-        let index = b.emit(
-            Op::CoopElementIndex,
-            &[Scalar::I32.into(), Scalar::I32.into()],
-        );
+        let index = b.emit(Op::CoopElementIndex, &[Scalar::I32.into(), Scalar::I32.into()]);
         let one = b.int(Scalar::I32, 1);
         let odd = b.binary(BinaryOp::And, index, one, P);
         let odd = b.convert(odd, Scalar::Bool);
-        b.emit_void(Op::CoopElementSet {
-            coop: tile,
-            value: v,
-        });
+        b.emit_void(Op::CoopElementSet { coop: tile, value: v });
         b.push_block();
         let n = b.unary(anymetal_ir::UnaryOp::Neg, v, P);
-        b.emit_void(Op::CoopElementSet {
-            coop: tile,
-            value: n,
-        });
+        b.emit_void(Op::CoopElementSet { coop: tile, value: n });
         let then = b.pop_block();
         b.push_block();
         let otherwise = b.pop_block();
@@ -528,9 +465,7 @@ fn softmax_through_maps_and_reductions() {
             .unwrap();
         let got = unpack(F::F32, &memory, 48 * 60);
         for y in 0..60 {
-            let row: Vec<f64> = (0..48)
-                .map(|x| f64::from((value(x, y, 5) * 0.7) as f32))
-                .collect();
+            let row: Vec<f64> = (0..48).map(|x| f64::from((value(x, y, 5) * 0.7) as f32)).collect();
             let most = row.iter().copied().fold(f64::NEG_INFINITY, f64::max);
             let total: f64 = row.iter().map(|v| (v - most).exp()).sum();
             for x in 0..48 {
@@ -546,11 +481,7 @@ fn softmax_through_maps_and_reductions() {
 /// Slots: every element is reached once, at the place that the layout says; reductions are found by `map_iterator`.
 #[test]
 fn slots_follow_the_layout() {
-    for (layout, simdgroups) in [
-        (LayoutKind::R, 1u32),
-        (LayoutKind::S, 1),
-        (LayoutKind::R, 4),
-    ] {
+    for (layout, simdgroups) in [(LayoutKind::R, 1u32), (LayoutKind::S, 1), (LayoutKind::R, 4)] {
         let d = descriptor(32, 16, None);
         let mut b = Builder::new("slots");
         let c = tensor(&mut b, "c", F::F32, Access::ReadWrite);
@@ -673,15 +604,7 @@ fn a_destination_becomes_an_input() {
             LayoutKind::R,
             first,
         );
-        let left = coop(
-            &mut b,
-            CoopRole::Left,
-            Scalar::F32,
-            (16, 32),
-            1,
-            LayoutKind::R,
-            second,
-        );
+        let left = coop(&mut b, CoopRole::Left, Scalar::F32, (16, 32), 1, LayoutKind::R, second);
         let out = coop(
             &mut b,
             CoopRole::Destination,
@@ -699,18 +622,9 @@ fn a_destination_becomes_an_input() {
             right: operand(&w),
             destination: Operand::Coop(tile),
         });
-        let fits = b.emit(
-            Op::CoopCompatible {
-                to: left,
-                from: tile,
-            },
-            &[Scalar::Bool.into()],
-        );
+        let fits = b.emit(Op::CoopCompatible { to: left, from: tile }, &[Scalar::Bool.into()]);
         b.push_block();
-        b.emit_void(Op::CoopConvert {
-            to: left,
-            from: tile,
-        });
+        b.emit_void(Op::CoopConvert { to: left, from: tile });
         let then = b.pop_block();
         b.push_block();
         // The fallback of this test: through the destination tensor.
@@ -758,18 +672,11 @@ fn a_destination_becomes_an_input() {
             )
             .unwrap();
         let first: Vec<f64> = (0..16 * 32)
-            .map(|i| {
-                (0..32)
-                    .map(|k| value(k, i / 32, 1) * value(i % 32, k, 2))
-                    .sum()
-            })
+            .map(|i| (0..32).map(|k| value(k, i / 32, 1) * value(i % 32, k, 2)).sum())
             .collect();
         for (i, got) in unpack(F::F32, &memory, 512).into_iter().enumerate() {
             let (x, y) = (i % 32, i / 32);
-            let want: f64 = (0..32)
-                .map(|k| first[y * 32 + k] * value(x, k, 2))
-                .sum::<f64>()
-                + x as f64;
+            let want: f64 = (0..32).map(|k| first[y * 32 + k] * value(x, k, 2)).sum::<f64>() + x as f64;
             assert_eq!(got, want, "({x}, {y})");
         }
     }

@@ -216,11 +216,7 @@ fn round_shift(value: u64, shift: u32) -> u64 {
     if shift == 0 {
         return value;
     }
-    let (kept, dropped, half) = (
-        value >> shift,
-        value & ((1 << shift) - 1),
-        1u64 << (shift - 1),
-    );
+    let (kept, dropped, half) = (value >> shift, value & ((1 << shift) - 1), 1u64 << (shift - 1));
     kept + u64::from(dropped > half || (dropped == half && kept & 1 == 1))
 }
 
@@ -239,8 +235,7 @@ fn encode_ue8m0(value: f64, clamp: bool) -> u64 {
     }
     // One binade has no mantissa bits, so the tie lies at 1.5 times the power of two and goes to the even code.
     let (fraction, half) = (bits & ((1 << 52) - 1), 1u64 << 51);
-    let code =
-        exponent as u64 + u64::from(fraction > half || (fraction == half && exponent & 1 == 1));
+    let code = exponent as u64 + u64::from(fraction > half || (fraction == half && exponent & 1 == 1));
     match code {
         0..=254 => code,
         _ if clamp => 254,
@@ -257,10 +252,7 @@ const fn small_float(code: u32, shape: FloatShape) -> f32 {
     } = shape;
     let magnitude = code & ((1 << (exponent_bits + mantissa_bits)) - 1);
     let sign = (code >> (exponent_bits + mantissa_bits) & 1) << 31;
-    let (field, mantissa) = (
-        magnitude >> mantissa_bits,
-        magnitude & ((1 << mantissa_bits) - 1),
-    );
+    let (field, mantissa) = (magnitude >> mantissa_bits, magnitude & ((1 << mantissa_bits) - 1));
     let ones = (1 << exponent_bits) - 1;
     let f32_nan_mantissa = 1 << 22;
     match specials {

@@ -56,11 +56,7 @@ impl TensorUsage {
 
     /// The set with these bits, or `None` if one is unknown.
     pub const fn from_bits(bits: u32) -> Option<Self> {
-        if bits & !7 == 0 {
-            Some(Self(bits))
-        } else {
-            None
-        }
+        if bits & !7 == 0 { Some(Self(bits)) } else { None }
     }
 
     /// True when every flag of `other` is in this set.
@@ -306,9 +302,7 @@ pub enum DescriptorError {
         format: ElementFormat,
     },
     /// A dimension that is not made of whole blocks.
-    #[error(
-        "dimensions[{dimension}] is {size}, which is not a multiple of the {plane} plane's block factor {factor}"
-    )]
+    #[error("dimensions[{dimension}] is {size}, which is not a multiple of the {plane} plane's block factor {factor}")]
     NotWholeBlocks {
         /// Which dimension.
         dimension: usize,
@@ -325,9 +319,7 @@ pub enum DescriptorError {
     )]
     StridesOnDeviceTensor,
     /// A buffer-backed tensor without strides.
-    #[error(
-        "strides should not be nil for a tensor in a buffer; give one stride for each of its {rank} dimensions"
-    )]
+    #[error("strides should not be nil for a tensor in a buffer; give one stride for each of its {rank} dimensions")]
     StridesMissing {
         /// The tensor's rank.
         rank: usize,
@@ -381,9 +373,7 @@ pub enum DescriptorError {
         packed: usize,
     },
     /// A machine-learning tensor that does not begin its buffer.
-    #[error(
-        "a tensor with machine-learning usage must start at offset 0 of its buffer, not {offset}"
-    )]
+    #[error("a tensor with machine-learning usage must start at offset 0 of its buffer, not {offset}")]
     MachineLearningOffset {
         /// The offset given.
         offset: usize,
@@ -429,9 +419,7 @@ pub enum DescriptorError {
         wanted: usize,
     },
     /// More than one plane where a single one is possible.
-    #[error(
-        "a tensor made from one buffer has only a data plane; use buffer attachments for auxiliary planes"
-    )]
+    #[error("a tensor made from one buffer has only a data plane; use buffer attachments for auxiliary planes")]
     PlanesInOneBuffer,
     /// A plane without its buffer.
     #[error("the {plane} plane has no buffer attached")]
@@ -460,9 +448,7 @@ pub enum DescriptorError {
         alignment: usize,
     },
     /// A plane that does not fit its buffer. Metal does not check this.
-    #[error(
-        "the {plane} plane needs {needed} bytes from byte {offset} on, but its buffer has {length}"
-    )]
+    #[error("the {plane} plane needs {needed} bytes from byte {offset} on, but its buffer has {length}")]
     BufferTooSmall {
         /// The plane.
         plane: PlaneType,

@@ -188,10 +188,7 @@ mod tests {
         assert_eq!(strides, Strides::from([1, 5, 15]));
         assert_eq!(strides.span(&extents), Some(30));
         assert_eq!(Strides::from([1, 8]).span(&Extents::from([5, 3])), Some(21));
-        assert_eq!(
-            Strides::from([1, usize::MAX]).span(&Extents::from([5, 3])),
-            None
-        );
+        assert_eq!(Strides::from([1, usize::MAX]).span(&Extents::from([5, 3])), None);
         assert_eq!(Strides::from([1, 8]).span(&Extents::from([0, 3])), Some(0));
     }
 

@@ -77,8 +77,8 @@ impl ElementFormat {
     pub const ALL: [ElementFormat; 20] = {
         use ElementFormat::*;
         [
-            Bool, I8, U8, I16, U16, I32, U32, I64, U64, F16, BF16, F32, Int4B, UInt4B, Int2B,
-            UInt2B, Fp4E2M1, Fp8E4M3, Fp8E5M2, Fp8UE8M0,
+            Bool, I8, U8, I16, U16, I32, U32, I64, U64, F16, BF16, F32, Int4B, UInt4B, Int2B, UInt2B, Fp4E2M1, Fp8E4M3,
+            Fp8E5M2, Fp8UE8M0,
         ]
     };
 
@@ -132,10 +132,7 @@ impl ElementFormat {
     /// True for floating-point formats of any width, UE8M0 included.
     pub const fn is_float(self) -> bool {
         use ElementFormat::*;
-        matches!(
-            self,
-            F16 | BF16 | F32 | Fp4E2M1 | Fp8E4M3 | Fp8E5M2 | Fp8UE8M0
-        )
+        matches!(self, F16 | BF16 | F32 | Fp4E2M1 | Fp8E4M3 | Fp8E5M2 | Fp8UE8M0)
     }
 
     /// True for integer formats of any width; false for `Bool`.
@@ -259,9 +256,7 @@ impl ElementFormat {
 
     /// The format with this host enum value, if there is one.
     pub fn from_host_value(value: u32) -> Option<Self> {
-        Self::ALL
-            .into_iter()
-            .find(|f| f.host_value() == Some(value))
+        Self::ALL.into_iter().find(|f| f.host_value() == Some(value))
     }
 
     /// The format that the Metal Shading Language calls `name`: the names of [`msl_name`](Self::msl_name) and the
@@ -361,9 +356,7 @@ impl FromStr for ElementFormat {
             "fp8e5m2" | "float8e5m2" | "e5m2" => Fp8E5M2,
             "fp8ue8m0" | "float8ue8m0" | "float8e8m0fnu" | "ue8m0" | "e8m0" => Fp8UE8M0,
             _ => {
-                return Err(UnknownFormat {
-                    name: name.to_owned(),
-                });
+                return Err(UnknownFormat { name: name.to_owned() });
             }
         })
     }
@@ -381,10 +374,7 @@ mod tests {
             assert_eq!(format!("{f}"), f.short_name());
             if let Some(name) = f.host_name() {
                 assert_eq!(name.parse(), Ok(f));
-                assert_eq!(
-                    ElementFormat::from_host_value(f.host_value().unwrap()),
-                    Some(f)
-                );
+                assert_eq!(ElementFormat::from_host_value(f.host_value().unwrap()), Some(f));
             }
         }
         assert_eq!("float8_e4m3fn".parse(), Ok(ElementFormat::Fp8E4M3));

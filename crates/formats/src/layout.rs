@@ -109,9 +109,7 @@ impl TensorDescriptor {
             return Err(DescriptorError::MachineLearningPlanes);
         }
         if self.data_type.bits() > 8 {
-            return Err(DescriptorError::PlanesOnWideType {
-                format: self.data_type,
-            });
+            return Err(DescriptorError::PlanesOnWideType { format: self.data_type });
         }
         if self.rank() == 0 {
             return Err(DescriptorError::RankZero {
@@ -135,8 +133,7 @@ impl TensorDescriptor {
                 rank: self.rank(),
             });
         }
-        for (dimension, (&factor, &size)) in factors.iter().zip(self.dimensions.iter()).enumerate()
-        {
+        for (dimension, (&factor, &size)) in factors.iter().zip(self.dimensions.iter()).enumerate() {
             let wanted = if dimension == 0 { 32 } else { 1 };
             if factor != wanted {
                 return Err(DescriptorError::BlockFactor {
@@ -195,14 +192,8 @@ impl TensorDescriptor {
         if self.usage.contains(TensorUsage::MACHINE_LEARNING) {
             for (dimension, &stride) in strides.iter().enumerate().skip(1) {
                 if dimension == 1 {
-                    if stride
-                        .checked_mul(format.bits())
-                        .is_none_or(|bits| bits % 512 != 0)
-                    {
-                        return Err(DescriptorError::MachineLearningRowAlignment {
-                            stride,
-                            format,
-                        });
+                    if stride.checked_mul(format.bits()).is_none_or(|bits| bits % 512 != 0) {
+                        return Err(DescriptorError::MachineLearningRowAlignment { stride, format });
                     }
                     continue;
                 }
@@ -239,11 +230,7 @@ impl TensorDescriptor {
 
     /// The layout of a tensor in one buffer of `length` bytes, from byte `offset` on: strides are required, planes are
     /// not possible. Unlike Metal this also checks that the tensor fits.
-    pub fn buffer_layout(
-        &self,
-        offset: usize,
-        length: usize,
-    ) -> Result<TensorLayout, DescriptorError> {
+    pub fn buffer_layout(&self, offset: usize, length: usize) -> Result<TensorLayout, DescriptorError> {
         let strides = self
             .strides
             .ok_or(DescriptorError::StridesMissing { rank: self.rank() })?;
@@ -276,8 +263,7 @@ impl TensorDescriptor {
         }
         for plane in &mut layout.planes {
             let found = attachments.iter().find(|(p, ..)| *p == plane.plane);
-            let &(_, offset, length) =
-                found.ok_or(DescriptorError::AttachmentMissing { plane: plane.plane })?;
+            let &(_, offset, length) = found.ok_or(DescriptorError::AttachmentMissing { plane: plane.plane })?;
             self.place(plane, offset, length)?;
         }
         Ok(layout)
@@ -295,19 +281,12 @@ impl TensorDescriptor {
     }
 
     fn packed(&self) -> Result<Strides, DescriptorError> {
-        self.dimensions
-            .packed_strides()
-            .ok_or(DescriptorError::TooLarge {
-                dimensions: Box::new(self.dimensions),
-            })
+        self.dimensions.packed_strides().ok_or(DescriptorError::TooLarge {
+            dimensions: Box::new(self.dimensions),
+        })
     }
 
-    fn place(
-        &self,
-        plane: &mut PlaneLayout,
-        offset: usize,
-        length: usize,
-    ) -> Result<(), DescriptorError> {
+    fn place(&self, plane: &mut PlaneLayout, offset: usize, length: usize) -> Result<(), DescriptorError> {
         if self.usage.contains(TensorUsage::MACHINE_LEARNING) && offset != 0 {
             return Err(DescriptorError::MachineLearningOffset { offset });
         }
@@ -319,10 +298,7 @@ impl TensorDescriptor {
                 alignment: plane.alignment,
             });
         }
-        if offset
-            .checked_add(plane.byte_size)
-            .is_none_or(|end| end > length)
-        {
+        if offset.checked_add(plane.byte_size).is_none_or(|end| end > length) {
             let needed = plane.byte_size;
             return Err(DescriptorError::BufferTooSmall {
                 plane: plane.plane,
@@ -341,30 +317,22 @@ impl TensorDescriptor {
         };
         let ones = Extents::new(&vec![1; self.rank()]).unwrap_or(Extents::scalar());
         let mut planes = Vec::with_capacity(2);
-        let mut add =
-            |plane, format: ElementFormat, dimensions: Extents, strides: Strides, block_factors| {
-                let byte_size = format.bytes_for(strides.span(&dimensions)?);
-                let alignment = plane_alignment(format);
-                planes.push(PlaneLayout {
-                    plane,
-                    format,
-                    dimensions,
-                    strides,
-                    block_factors,
-                    offset: 0,
-                    byte_size,
-                    alignment,
-                });
-                Some(())
-            };
-        add(
-            PlaneType::Data,
-            self.data_type,
-            self.dimensions,
-            strides,
-            ones,
-        )
-        .ok_or(too_large.clone())?;
+        let mut add = |plane, format: ElementFormat, dimensions: Extents, strides: Strides, block_factors| {
+            let byte_size = format.bytes_for(strides.span(&dimensions)?);
+            let alignment = plane_alignment(format);
+            planes.push(PlaneLayout {
+                plane,
+                format,
+                dimensions,
+                strides,
+                block_factors,
+                offset: 0,
+                byte_size,
+                alignment,
+            });
+            Some(())
+        };
+        add(PlaneType::Data, self.data_type, self.dimensions, strides, ones).ok_or(too_large.clone())?;
         if let Some(scales) = self.auxiliary_planes.get(PlaneType::Scales) {
             let mut factors = vec![1; self.rank()];
             for (all, &given) in factors.iter_mut().zip(scales.block_factors.iter()) {
@@ -373,14 +341,7 @@ impl TensorDescriptor {
             let factors = Extents::new(&factors).unwrap_or(Extents::scalar());
             let dimensions = self.dimensions.divided_by(&factors);
             let strides = dimensions.packed_strides().ok_or(too_large.clone())?;
-            add(
-                PlaneType::Scales,
-                scales.data_type,
-                dimensions,
-                strides,
-                factors,
-            )
-            .ok_or(too_large)?;
+            add(PlaneType::Scales, scales.data_type, dimensions, strides, factors).ok_or(too_large)?;
         }
         let (byte_size, alignment) = (planes[0].byte_size, planes[0].alignment);
         Ok(TensorLayout {

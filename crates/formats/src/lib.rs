@@ -13,14 +13,9 @@ mod quantise;
 
 pub use codec::Saturation;
 pub use descriptor::{
-    AuxiliaryPlaneDescriptor, AuxiliaryPlanes, DescriptorError, PlaneType, TensorDescriptor,
-    TensorUsage,
+    AuxiliaryPlaneDescriptor, AuxiliaryPlanes, DescriptorError, PlaneType, TensorDescriptor, TensorUsage,
 };
 pub use extents::{Extents, MAX_RANK, RankTooLarge, Strides};
 pub use format::{ElementFormat, UnknownFormat};
-pub use layout::{
-    FORMAT_ALIGNMENT, FORMAT_ROW_ELEMENTS, PlaneLayout, TensorLayout, plane_alignment,
-};
-pub use quantise::{
-    MX_BLOCK, QuantiseError, Quantised, dequantise_mx, dequantise_mx_f64, mx_scale, quantise_mx,
-};
+pub use layout::{FORMAT_ALIGNMENT, FORMAT_ROW_ELEMENTS, PlaneLayout, TensorLayout, plane_alignment};
+pub use quantise::{MX_BLOCK, QuantiseError, Quantised, dequantise_mx, dequantise_mx_f64, mx_scale, quantise_mx};

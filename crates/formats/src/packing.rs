@@ -62,9 +62,7 @@ impl ElementFormat {
             }
         } else {
             for value in values {
-                bytes.extend_from_slice(
-                    &self.encode_with(value, saturation).to_le_bytes()[..self.bits() / 8],
-                );
+                bytes.extend_from_slice(&self.encode_with(value, saturation).to_le_bytes()[..self.bits() / 8]);
             }
         }
         bytes
@@ -106,10 +104,7 @@ impl ElementFormat {
                 .map(|c| half::bf16::from_le_bytes(pair(c)).to_f32())
                 .collect(),
             _ => (0..count)
-                .map(|index| {
-                    self.load(bytes, index)
-                        .map_or(f32::NAN, |code| self.decode_f32(code))
-                })
+                .map(|index| self.load(bytes, index).map_or(f32::NAN, |code| self.decode_f32(code)))
                 .collect(),
         })
     }

@@ -90,12 +90,7 @@ fn check_shape(format: ElementFormat, dimensions: &Extents) -> Result<usize, Qua
     Ok(dimensions.element_count().unwrap_or(usize::MAX))
 }
 
-fn check_length(
-    dimensions: &Extents,
-    what: &'static str,
-    needed: usize,
-    given: usize,
-) -> Result<(), QuantiseError> {
+fn check_length(dimensions: &Extents, what: &'static str, needed: usize, given: usize) -> Result<(), QuantiseError> {
     if needed == given {
         return Ok(());
     }
@@ -111,11 +106,7 @@ fn check_length(
 /// UE8M0 scales for blocks of 32 along dimension 0.
 ///
 /// A block that contains a NaN or an infinity gets the NaN scale and so dequantises to NaN throughout.
-pub fn quantise_mx(
-    values: &[f32],
-    dimensions: &Extents,
-    format: ElementFormat,
-) -> Result<Quantised, QuantiseError> {
+pub fn quantise_mx(values: &[f32], dimensions: &Extents, format: ElementFormat) -> Result<Quantised, QuantiseError> {
     let count = check_shape(format, dimensions)?;
     check_length(dimensions, "values", count, values.len())?;
     let mut scales = Vec::with_capacity(count / MX_BLOCK);
@@ -150,20 +141,12 @@ pub fn dequantise_mx_f64(
     format: ElementFormat,
 ) -> Result<Vec<f64>, QuantiseError> {
     let count = check_shape(format, dimensions)?;
-    check_length(
-        dimensions,
-        "data bytes",
-        format.bytes_for(count),
-        data.len(),
-    )?;
+    check_length(dimensions, "data bytes", format.bytes_for(count), data.len())?;
     check_length(dimensions, "scales", count / MX_BLOCK, scales.len())?;
     Ok((0..count)
         .map(|i| {
             let scale = ElementFormat::Fp8UE8M0.decode(scales[i / MX_BLOCK].into());
-            format
-                .load(data, i)
-                .map_or(f64::NAN, |code| format.decode(code))
-                * scale
+            format.load(data, i).map_or(f64::NAN, |code| format.decode(code)) * scale
         })
         .collect())
 }

@@ -55,17 +55,12 @@ fn every_narrow_code_decodes_to_its_formula() {
                 F16 if code & 0x7fff == 0x7c00 => formula(code, 5, 10, 15).signum() * f64::INFINITY,
                 F16 => formula(code, 5, 10, 15),
                 BF16 if code & 0x7fff > 0x7f80 => f64::NAN,
-                BF16 if code & 0x7fff == 0x7f80 => {
-                    formula(code, 8, 7, 127).signum() * f64::INFINITY
-                }
+                BF16 if code & 0x7fff == 0x7f80 => formula(code, 8, 7, 127).signum() * f64::INFINITY,
                 BF16 => formula(code, 8, 7, 127),
                 _ => unreachable!("wider than 16 bits"),
             };
             let got = format.decode(code.into());
-            assert!(
-                same(got, wanted),
-                "{format} {code:#x}: {got} instead of {wanted}"
-            );
+            assert!(same(got, wanted), "{format} {code:#x}: {got} instead of {wanted}");
             assert!(
                 same(f64::from(format.decode_f32(code.into())), wanted),
                 "{format} {code:#x} as f32"
@@ -197,10 +192,7 @@ fn agrees_with_ml_dtypes() {
         let value = f64::from_bits(u64::from_str_radix(next(), 16).expect("bits of an f64"));
         let code = u64::from_str_radix(next(), 16).expect("a code");
         let got = format.encode_with(value, Saturation::Overflow);
-        assert_eq!(
-            got, code,
-            "{format} of {value:e}: {got:#x} instead of {code:#x}"
-        );
+        assert_eq!(got, code, "{format} of {value:e}: {got:#x} instead of {code:#x}");
         count += 1;
     }
     assert!(count > 4000);

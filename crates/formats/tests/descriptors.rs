@@ -1,9 +1,7 @@
 //! Every rule on descriptors, with the message that breaks it.
 
 use anymetal_formats::ElementFormat::*;
-use anymetal_formats::{
-    AuxiliaryPlaneDescriptor, Extents, PlaneType, Strides, TensorDescriptor, TensorUsage,
-};
+use anymetal_formats::{AuxiliaryPlaneDescriptor, Extents, PlaneType, Strides, TensorDescriptor, TensorUsage};
 
 fn scales() -> AuxiliaryPlaneDescriptor {
     AuxiliaryPlaneDescriptor::default()
@@ -50,13 +48,7 @@ fn shapes() {
         "a tensor of rank 0 cannot have a format data type (int4); give it at least one dimension"
     );
     assert!(TensorDescriptor::new([], F32).validate().is_ok());
-    assert_eq!(
-        TensorDescriptor::new([], F32)
-            .device_layout()
-            .unwrap()
-            .byte_size,
-        4
-    );
+    assert_eq!(TensorDescriptor::new([], F32).device_layout().unwrap().byte_size, 4);
     assert!(TensorDescriptor::new([1; 16], U8).validate().is_ok());
 }
 
@@ -76,17 +68,8 @@ fn strides() {
         "strides[1] is 64 elements of int4; it must be a multiple of 128 bytes (256 elements)"
     );
     assert!(new(Int4B).with_strides([1, 256, 768]).validate().is_ok());
-    assert!(
-        new(F32)
-            .with_strides([1, usize::MAX / 2, 1])
-            .validate()
-            .is_err()
-    );
-    let ml = |strides: [usize; 3]| {
-        new(F16)
-            .with_usage(TensorUsage::MACHINE_LEARNING)
-            .with_strides(strides)
-    };
+    assert!(new(F32).with_strides([1, usize::MAX / 2, 1]).validate().is_err());
+    let ml = |strides: [usize; 3]| new(F16).with_usage(TensorUsage::MACHINE_LEARNING).with_strides(strides);
     assert_eq!(
         refused(ml([1, 65, 195])),
         "strides[1] is 65 elements of f16; with machine-learning usage it must be a multiple of 64 bytes"
@@ -98,10 +81,7 @@ fn strides() {
     assert!(ml([1, 64, 192]).validate().is_ok());
     assert!(ml([1, 64, 192]).buffer_layout(0, 1 << 20).is_ok());
     assert_eq!(
-        ml([1, 64, 192])
-            .buffer_layout(128, 1 << 20)
-            .unwrap_err()
-            .to_string(),
+        ml([1, 64, 192]).buffer_layout(128, 1 << 20).unwrap_err().to_string(),
         "a tensor with machine-learning usage must start at offset 0 of its buffer, not 128"
     );
 }
@@ -146,11 +126,7 @@ fn planes() {
         refused(TensorDescriptor::new([], U8).with_plane(PlaneType::Scales, scales())),
         "a tensor of rank 0 cannot have auxiliary planes; give it at least one dimension"
     );
-    assert!(
-        with(I8, scales().with_block_factors([32, 1]))
-            .validate()
-            .is_ok()
-    );
+    assert!(with(I8, scales().with_block_factors([32, 1])).validate().is_ok());
 }
 
 #[test]
@@ -201,10 +177,7 @@ fn buffer_layout() {
         "the data plane of fp8_e4m3 starts at byte 64 of its buffer; the offset must be a multiple of 128"
     );
     assert_eq!(
-        text(
-            d.with_plane(PlaneType::Scales, scales())
-                .buffer_layout(0, 4096)
-        ),
+        text(d.with_plane(PlaneType::Scales, scales()).buffer_layout(0, 4096)),
         "a tensor made from one buffer has only a data plane; use buffer attachments for auxiliary planes"
     );
 }

@@ -52,10 +52,7 @@ fn every_element_is_within_half_a_step() {
             for (x, y) in x.iter().zip(y) {
                 let magnitude = (x.abs() / scale).max(2f32.powi(emin));
                 let step = 2f32.powi(magnitude.log2().floor() as i32 - mantissa) * scale;
-                let clamped = x.clamp(
-                    -largest_finite(format) * scale,
-                    largest_finite(format) * scale,
-                );
+                let clamped = x.clamp(-largest_finite(format) * scale, largest_finite(format) * scale);
                 assert!(
                     (clamped - y).abs() <= step / 2.0,
                     "{format}: {x} became {y}, step {step}"
@@ -91,9 +88,7 @@ fn scales_clamp_and_specials() {
 
 #[test]
 fn values_that_the_format_holds_survive() {
-    let x: Vec<f32> = (0..32)
-        .map(|i| Fp4E2M1.decode_f32(i % 16) * 0.125)
-        .collect();
+    let x: Vec<f32> = (0..32).map(|i| Fp4E2M1.decode_f32(i % 16) * 0.125).collect();
     let q = quantise_mx(&x, &Extents::from([32]), Fp4E2M1).unwrap();
     assert_eq!(q.dequantise().unwrap(), x);
 }
@@ -106,19 +101,10 @@ fn refusals() {
         Err(QuantiseError::NotMx { format: F16 })
     );
     let error = quantise_mx(&[0.0; 66], &Extents::from([33, 2]), Fp8E4M3).unwrap_err();
-    assert_eq!(
-        error.to_string(),
-        "dimension 0 is 33, not a multiple of 32; pad it"
-    );
+    assert_eq!(error.to_string(), "dimension 0 is 33, not a multiple of 32; pad it");
     let error = quantise_mx(&[0.0; 63], &shape, Fp8E4M3).unwrap_err();
-    assert_eq!(
-        error.to_string(),
-        "dimensions [32, 2] need 64 values, 63 were given"
-    );
+    assert_eq!(error.to_string(), "dimensions [32, 2] need 64 values, 63 were given");
     let error = dequantise_mx(&[0; 64], &[0; 1], &shape, Fp8E4M3).unwrap_err();
-    assert_eq!(
-        error.to_string(),
-        "dimensions [32, 2] need 2 scales, 1 were given"
-    );
+    assert_eq!(error.to_string(), "dimensions [32, 2] need 2 scales, 1 were given");
     assert!(quantise_mx(&[], &Extents::scalar(), Fp8E4M3).is_err());
 }

@@ -170,13 +170,7 @@ impl Builder {
         } else {
             (1u64 << ty.bits()) - 1
         };
-        self.emit(
-            Op::Const(Const {
-                ty,
-                bits: bits & mask,
-            }),
-            &[ty.into()],
-        )
+        self.emit(Op::Const(Const { ty, bits: bits & mask }), &[ty.into()])
     }
 
     /// An integer (or `bool`) constant.
@@ -192,18 +186,13 @@ impl Builder {
     /// A unary operation whose result has the operand's type.
     pub fn unary(&mut self, op: UnaryOp, operand: ValueId, mode: MathMode) -> ValueId {
         let ty = match op {
-            UnaryOp::IsNan
-            | UnaryOp::IsInf
-            | UnaryOp::IsFinite
-            | UnaryOp::IsNormal
-            | UnaryOp::SignBit => Scalar::Bool.into(),
+            UnaryOp::IsNan | UnaryOp::IsInf | UnaryOp::IsFinite | UnaryOp::IsNormal | UnaryOp::SignBit => {
+                Scalar::Bool.into()
+            }
             UnaryOp::Ilogb => Scalar::I32.into(),
             _ => self.ty(operand),
         };
-        if let Some(value) = self
-            .as_const(operand)
-            .and_then(|value| fold::unary(op, value))
-        {
+        if let Some(value) = self.as_const(operand).and_then(|value| fold::unary(op, value)) {
             return self.constant(value.ty, value.bits);
         }
         self.emit(Op::Unary { op, operand, mode }, &[ty])
@@ -242,14 +231,7 @@ impl Builder {
     }
 
     /// A ternary operation.
-    pub fn ternary(
-        &mut self,
-        op: TernaryOp,
-        a: ValueId,
-        b: ValueId,
-        c: ValueId,
-        mode: MathMode,
-    ) -> ValueId {
+    pub fn ternary(&mut self, op: TernaryOp, a: ValueId, b: ValueId, c: ValueId, mode: MathMode) -> ValueId {
         let ty = self.ty(a);
         self.emit(Op::Ternary { op, a, b, c, mode }, &[ty])
     }
@@ -285,10 +267,7 @@ impl Builder {
         if self.ty(operand) == Type::Scalar(to) {
             return operand;
         }
-        if let Some(value) = self
-            .as_const(operand)
-            .and_then(|value| fold::convert(value, to))
-        {
+        if let Some(value) = self.as_const(operand).and_then(|value| fold::convert(value, to)) {
             return self.constant(value.ty, value.bits);
         }
         self.emit(
@@ -322,13 +301,7 @@ impl Builder {
     }
 
     /// Loads `count` consecutive scalars; returns their ids in order.
-    pub fn load(
-        &mut self,
-        pointer: ValueId,
-        ty: impl Into<Type>,
-        count: u32,
-        align: u32,
-    ) -> Vec<ValueId> {
+    pub fn load(&mut self, pointer: ValueId, ty: impl Into<Type>, count: u32, align: u32) -> Vec<ValueId> {
         let ty = ty.into();
         let first = self.emit(
             Op::Load {
@@ -344,11 +317,7 @@ impl Builder {
 
     /// Stores consecutive scalars.
     pub fn store(&mut self, pointer: ValueId, values: Vec<ValueId>, align: u32) {
-        self.emit_void(Op::Store {
-            pointer,
-            values,
-            align,
-        });
+        self.emit_void(Op::Store { pointer, values, align });
     }
 
     /// An `If` from two closed blocks.
@@ -362,11 +331,7 @@ impl Builder {
 
     /// A `Loop` from two closed blocks.
     pub fn loop_(&mut self, body: Block, latch: Block, unroll: Unroll) {
-        self.emit_void(Op::Loop {
-            body,
-            latch,
-            unroll,
-        });
+        self.emit_void(Op::Loop { body, latch, unroll });
     }
 }
 

@@ -61,17 +61,9 @@ pub(crate) fn lex(text: &str) -> Result<Vec<Spanned>, ParseError> {
     loop {
         lexer.skip_space();
         let (line, column) = (lexer.line, lexer.column);
-        let token = lexer.token().map_err(|message| ParseError {
-            line,
-            column,
-            message,
-        })?;
+        let token = lexer.token().map_err(|message| ParseError { line, column, message })?;
         let end = token == Token::End;
-        out.push(Spanned {
-            token,
-            line,
-            column,
-        });
+        out.push(Spanned { token, line, column });
         if end {
             return Ok(out);
         }
@@ -153,11 +145,9 @@ impl Lexer {
             }
             '"' => self.text(),
             '-' | '0'..='9' => Ok(Token::Number(self.number())),
-            c if c.is_ascii_alphabetic() || c == '_' => {
-                Ok(Token::Word(self.take_while(|c| {
-                    c.is_ascii_alphanumeric() || c == '_' || c == '.'
-                })))
-            }
+            c if c.is_ascii_alphabetic() || c == '_' => Ok(Token::Word(
+                self.take_while(|c| c.is_ascii_alphanumeric() || c == '_' || c == '.'),
+            )),
             c => Err(format!("unexpected character {c:?}")),
         }
     }
@@ -191,9 +181,7 @@ impl Lexer {
                     Some(c @ ('"' | '\\')) => out.push(c),
                     Some('u') if self.next() == Some('{') => {
                         let digits = self.take_while(|c| c.is_ascii_hexdigit());
-                        let c = u32::from_str_radix(&digits, 16)
-                            .ok()
-                            .and_then(char::from_u32);
+                        let c = u32::from_str_radix(&digits, 16).ok().and_then(char::from_u32);
                         match (c, self.next()) {
                             (Some(c), Some('}')) => out.push(c),
                             _ => return Err("a bad `\\u{…}` in a string".to_string()),

@@ -62,9 +62,7 @@ pub mod verify_types;
 mod walk;
 
 pub use builder::Builder;
-pub use kernel::{
-    Access, Argument, ArgumentKind, Block, Inst, Kernel, Local, MemoryObject, PlaneSpec, ValueInfo,
-};
+pub use kernel::{Access, Argument, ArgumentKind, Block, Inst, Kernel, Local, MemoryObject, PlaneSpec, ValueInfo};
 pub use location::{Location, LocationId, Locations};
 pub use op::*;
 pub use parse::{ParseError, parse};

@@ -39,10 +39,7 @@ impl Locations {
     /// Adds a location, or finds it among the latest ones.
     pub fn add(&mut self, location: Location) -> LocationId {
         let recent = self.entries.len().saturating_sub(8);
-        if let Some(at) = self.entries[recent..]
-            .iter()
-            .position(|entry| *entry == location)
-        {
+        if let Some(at) = self.entries[recent..].iter().position(|entry| *entry == location) {
             return LocationId((recent + at) as u32);
         }
         self.entries.push(location);

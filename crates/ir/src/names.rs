@@ -2,8 +2,8 @@
 
 use crate::kernel::Access;
 use crate::op::{
-    AtomicOp, BinaryOp, Bounds, Builtin, CompareOp, GroupOp, GroupWidth, ReduceAxis, ReduceOp,
-    Scope, ShuffleOp, TernaryOp, UnaryOp, VoteOp,
+    AtomicOp, BinaryOp, Bounds, Builtin, CompareOp, GroupOp, GroupWidth, ReduceAxis, ReduceOp, Scope, ShuffleOp,
+    TernaryOp, UnaryOp, VoteOp,
 };
 use crate::tensor::{CoopRole, LayoutKind};
 use crate::types::{AddressSpace, Scalar};
@@ -88,17 +88,13 @@ impl Builtin {
             Builtin::ThreadIndexInThreadgroup => ("thread_index_in_threadgroup", None),
             Builtin::ThreadgroupPositionInGrid(d) => ("threadgroup_position_in_grid", Some(d)),
             Builtin::ThreadsPerThreadgroup(d) => ("threads_per_threadgroup", Some(d)),
-            Builtin::DispatchThreadsPerThreadgroup(d) => {
-                ("dispatch_threads_per_threadgroup", Some(d))
-            }
+            Builtin::DispatchThreadsPerThreadgroup(d) => ("dispatch_threads_per_threadgroup", Some(d)),
             Builtin::ThreadsPerGrid(d) => ("threads_per_grid", Some(d)),
             Builtin::ThreadgroupsPerGrid(d) => ("threadgroups_per_grid", Some(d)),
             Builtin::ThreadIndexInSimdgroup => ("thread_index_in_simdgroup", None),
             Builtin::SimdgroupIndexInThreadgroup => ("simdgroup_index_in_threadgroup", None),
             Builtin::SimdgroupsPerThreadgroup => ("simdgroups_per_threadgroup", None),
-            Builtin::DispatchSimdgroupsPerThreadgroup => {
-                ("dispatch_simdgroups_per_threadgroup", None)
-            }
+            Builtin::DispatchSimdgroupsPerThreadgroup => ("dispatch_simdgroups_per_threadgroup", None),
             Builtin::ThreadsPerSimdgroup => ("threads_per_simdgroup", None),
             Builtin::ThreadIndexInQuadgroup => ("thread_index_in_quadgroup", None),
             Builtin::QuadgroupIndexInThreadgroup => ("quadgroup_index_in_threadgroup", None),

@@ -352,11 +352,7 @@ pub enum Op {
     },
     /// → `bool`. Pointers may be compared too.
     #[allow(missing_docs)]
-    Compare {
-        op: CompareOp,
-        lhs: ValueId,
-        rhs: ValueId,
-    },
+    Compare { op: CompareOp, lhs: ValueId, rhs: ValueId },
     /// `bool`, T, T → T (scalar or pointer); both sides are evaluated.
     #[allow(missing_docs)]
     Select {
@@ -374,10 +370,7 @@ pub enum Op {
     },
     /// Same bits, another scalar type of the same size; or a pointer to `u64` and back.
     #[allow(missing_docs)]
-    Bitcast {
-        operand: ValueId,
-        to: crate::types::Type,
-    },
+    Bitcast { operand: ValueId, to: crate::types::Type },
     /// Format code (`u8` value holding the element's bits) → `f32`; exact.
     #[allow(missing_docs)]
     Decode {
@@ -522,23 +515,13 @@ pub enum Op {
     CoopIndex { coop: CoopId, slot: ValueId },
     /// `map_iterator`: `i32` slot of `from` → `i32` slot of `to` (a reduction tensor) that holds the element's row or column.
     #[allow(missing_docs)]
-    CoopMapSlot {
-        to: CoopId,
-        from: CoopId,
-        slot: ValueId,
-    },
+    CoopMapSlot { to: CoopId, from: CoopId, slot: ValueId },
     /// Fills the tile from a tensor (broadcasting dimensions of extent 1; outside the tensor zero).
     #[allow(missing_docs)]
-    CoopLoad {
-        coop: CoopId,
-        tensor: Box<TensorRef>,
-    },
+    CoopLoad { coop: CoopId, tensor: Box<TensorRef> },
     /// Writes the tile to a tensor, clipped to its extents.
     #[allow(missing_docs)]
-    CoopStore {
-        coop: CoopId,
-        tensor: Box<TensorRef>,
-    },
+    CoopStore { coop: CoopId, tensor: Box<TensorRef> },
     /// Converts a destination tile into an input tile of the same shape and element type.
     #[allow(missing_docs)]
     CoopConvert { to: CoopId, from: CoopId },
@@ -590,11 +573,7 @@ pub enum Op {
     /// Repeats `body` then `latch`; `Continue` in the body jumps to the latch. Ends only by `Break` (which the latch may
     /// contain too) or `Return`.
     #[allow(missing_docs)]
-    Loop {
-        body: Block,
-        latch: Block,
-        unroll: Unroll,
-    },
+    Loop { body: Block, latch: Block, unroll: Unroll },
     /// Runs `body` once; `Break` leaves it.
     #[allow(missing_docs)]
     Scope { body: Block },

@@ -4,9 +4,7 @@
 use anymetal_formats::ElementFormat;
 
 use crate::builder::fold;
-use crate::kernel::{
-    Access, Argument, ArgumentKind, Block, Inst, Kernel, Local, MemoryObject, ValueInfo,
-};
+use crate::kernel::{Access, Argument, ArgumentKind, Block, Inst, Kernel, Local, MemoryObject, ValueInfo};
 use crate::lex::{Spanned, Token, lex};
 use crate::location::{Location, LocationId};
 use crate::op::{Const, Unroll};
@@ -252,10 +250,7 @@ impl Parser {
     }
 
     /// `[a, b, …]`
-    pub(crate) fn list<T>(
-        &mut self,
-        mut item: impl FnMut(&mut Self) -> Result<T>,
-    ) -> Result<Vec<T>> {
+    pub(crate) fn list<T>(&mut self, mut item: impl FnMut(&mut Self) -> Result<T>) -> Result<Vec<T>> {
         self.symbol('[')?;
         let mut out = Vec::new();
         if self.take_symbol(']') {
@@ -301,11 +296,7 @@ impl Parser {
             number.map(|number| fold::float_bits(ty, number))
         } else {
             let number: Option<i128> = text.parse().ok();
-            let low = if ty.is_signed() {
-                -(1i128 << (ty.bits() - 1))
-            } else {
-                0
-            };
+            let low = if ty.is_signed() { -(1i128 << (ty.bits() - 1)) } else { 0 };
             number
                 .filter(|n| *n >= low && *n <= i128::from(mask))
                 .map(|n| n as u64 & mask)
@@ -486,18 +477,12 @@ impl Parser {
         if self.take_word("data") {
             let start = self.at;
             let text = self.text()?;
-            let digits: Option<Vec<u8>> = text
-                .chars()
-                .map(|c| c.to_digit(16).map(|d| d as u8))
-                .collect();
+            let digits: Option<Vec<u8>> = text.chars().map(|c| c.to_digit(16).map(|d| d as u8)).collect();
             let Some(digits) = digits.filter(|digits| digits.len() % 2 == 0) else {
                 self.at = start;
                 return self.error("data is an even number of hexadecimal digits");
             };
-            data = digits
-                .chunks(2)
-                .map(|pair| pair[0] << 4 | pair[1])
-                .collect();
+            data = digits.chunks(2).map(|pair| pair[0] << 4 | pair[1]).collect();
         }
         self.kernel.memory.push(MemoryObject {
             name,

@@ -3,8 +3,8 @@
 use crate::lex::Token;
 use crate::location::LocationId;
 use crate::op::{
-    AtomicOp, BinaryOp, Bounds, Builtin, CompareOp, GroupOp, GroupWidth, MathMode, MemFlags, Op,
-    ReduceAxis, ReduceOp, Scope, ShuffleOp, TernaryOp, UnaryOp, VoteOp,
+    AtomicOp, BinaryOp, Bounds, Builtin, CompareOp, GroupOp, GroupWidth, MathMode, MemFlags, Op, ReduceAxis, ReduceOp,
+    Scope, ShuffleOp, TernaryOp, UnaryOp, VoteOp,
 };
 use crate::parse::{Parser, Result};
 use crate::tensor::{Extent, Operand, ScalePlane, TensorField, TensorRef};
@@ -48,15 +48,13 @@ impl Parser {
                 let ty = self.scalar()?;
                 Op::Const(self.constant(ty)?)
             }
-            "builtin" => {
-                Op::Builtin(self.named("a builtin", |text| match text.split_once('.') {
-                    None => Builtin::from_text(text, None),
-                    Some((name, dimension)) => {
-                        let d = ["x", "y", "z"].iter().position(|d| *d == dimension)?;
-                        Builtin::from_text(name, Some(d as u8))
-                    }
-                })?)
-            }
+            "builtin" => Op::Builtin(self.named("a builtin", |text| match text.split_once('.') {
+                None => Builtin::from_text(text, None),
+                Some((name, dimension)) => {
+                    let d = ["x", "y", "z"].iter().position(|d| *d == dimension)?;
+                    Builtin::from_text(name, Some(d as u8))
+                }
+            })?),
             "select" => {
                 let (condition, then) = self.pair()?;
                 self.symbol(',')?;
@@ -92,12 +90,8 @@ impl Parser {
                 format: self.format()?,
                 saturate: self.take_word("saturate"),
             },
-            "frexp" => Op::Frexp {
-                operand: self.value()?,
-            },
-            "modf" => Op::Modf {
-                operand: self.value()?,
-            },
+            "frexp" => Op::Frexp { operand: self.value()? },
+            "modf" => Op::Modf { operand: self.value()? },
             "get" => Op::LocalGet(self.local()?),
             "set" => {
                 let local = self.local()?;
@@ -114,11 +108,7 @@ impl Parser {
                 let handle = self.value()?;
                 let spec = Box::new(self.spec()?);
                 let field = self.field()?;
-                Op::TensorQuery {
-                    handle,
-                    spec,
-                    field,
-                }
+                Op::TensorQuery { handle, spec, field }
             }
             "null" => Op::NullPointer(self.space()?),
             "offset" => {
@@ -132,9 +122,7 @@ impl Parser {
             "load" => {
                 let pointer = self.value()?;
                 let ty = self.ty()?;
-                let count = self.named("a count like `x4`", |text| {
-                    text.strip_prefix('x')?.parse().ok()
-                })?;
+                let count = self.named("a count like `x4`", |text| text.strip_prefix('x')?.parse().ok())?;
                 self.keyword("align")?;
                 Op::Load {
                     pointer,
@@ -204,18 +192,12 @@ impl Parser {
                 } else {
                     Default::default()
                 };
-                Op::Loop {
-                    body,
-                    latch,
-                    unroll,
-                }
+                Op::Loop { body, latch, unroll }
             }
             "scope" => {
                 *location = self.location()?;
                 self.symbol('{')?;
-                Op::Scope {
-                    body: self.block()?,
-                }
+                Op::Scope { body: self.block()? }
             }
             "break" => Op::Break(self.number()?),
             "continue" => Op::Continue(self.number()?),
@@ -225,12 +207,7 @@ impl Parser {
     }
 
     /// `family.rest`; `None` for a name that is not in the family.
-    fn family(
-        &mut self,
-        family: &str,
-        rest: &str,
-        location: &mut LocationId,
-    ) -> Result<Option<Op>> {
+    fn family(&mut self, family: &str, rest: &str, location: &mut LocationId) -> Result<Option<Op>> {
         Ok(Some(match family {
             "cmp" => {
                 let Some(op) = CompareOp::from_text(rest) else {

@@ -6,9 +6,7 @@ use crate::builder::fold;
 use crate::kernel::{Argument, ArgumentKind, Block, Inst, Kernel, MemoryObject};
 use crate::location::{LocationId, Locations};
 use crate::op::{Const, MathMode, MemFlags, Op, Unroll};
-use crate::tensor::{
-    Cooperative, Extent, MatmulDescriptor, Operand, TensorField, TensorRef, TensorSpec,
-};
+use crate::tensor::{Cooperative, Extent, MatmulDescriptor, Operand, TensorField, TensorRef, TensorSpec};
 use crate::types::{Scalar, ValueId};
 
 /// The text form of a kernel.
@@ -241,9 +239,7 @@ impl Printer<'_> {
             if standard.entries.get(i) == Some(entry) {
                 continue;
             }
-            let inlined = entry
-                .inlined_at
-                .map_or(String::new(), |at| format!(" in !{}", at.0));
+            let inlined = entry.inlined_at.map_or(String::new(), |at| format!(" in !{}", at.0));
             self.line(&format!(
                 "loc !{i} {} {} {}{inlined}",
                 entry.file, entry.line, entry.column
@@ -272,8 +268,7 @@ impl Printer<'_> {
             .iter()
             .enumerate()
             .filter(|&(i, defined)| {
-                !defined
-                    && (i + 1 == kernel.values.len() || kernel.values[i].ty != Scalar::Bool.into())
+                !defined && (i + 1 == kernel.values.len() || kernel.values[i].ty != Scalar::Bool.into())
             })
             .map(|(i, _)| format!("%{i}: {}", kernel.values[i].ty))
             .collect();
@@ -394,11 +389,7 @@ impl Printer<'_> {
                 }
                 self.line("}");
             }
-            Op::Loop {
-                body,
-                latch,
-                unroll,
-            } => {
+            Op::Loop { body, latch, unroll } => {
                 let unroll = match unroll {
                     Unroll::Default => String::new(),
                     Unroll::Full => " unroll full".to_string(),
@@ -446,35 +437,16 @@ fn simple(op: &Op, out: &mut String) -> fmt::Result {
                 Some(d) => write!(out, ".{}", ["x", "y", "z"].get(d as usize).unwrap_or(&"?")),
             }
         }
-        Op::Unary {
-            op,
-            operand,
-            mode: m,
-        } => write!(out, "{} {operand}{}", op.text(), mode(*m)),
-        Op::Binary {
-            op,
-            lhs,
-            rhs,
-            mode: m,
-        } => write!(out, "{} {lhs}, {rhs}{}", op.text(), mode(*m)),
-        Op::Ternary {
-            op,
-            a,
-            b,
-            c,
-            mode: m,
-        } => write!(out, "{} {a}, {b}, {c}{}", op.text(), mode(*m)),
+        Op::Unary { op, operand, mode: m } => write!(out, "{} {operand}{}", op.text(), mode(*m)),
+        Op::Binary { op, lhs, rhs, mode: m } => write!(out, "{} {lhs}, {rhs}{}", op.text(), mode(*m)),
+        Op::Ternary { op, a, b, c, mode: m } => write!(out, "{} {a}, {b}, {c}{}", op.text(), mode(*m)),
         Op::Compare { op, lhs, rhs } => write!(out, "cmp.{} {lhs}, {rhs}", op.text()),
         Op::Select {
             condition,
             then,
             otherwise,
         } => write!(out, "select {condition}, {then}, {otherwise}"),
-        Op::Convert {
-            operand,
-            to,
-            saturate,
-        } => write!(
+        Op::Convert { operand, to, saturate } => write!(
             out,
             "convert {operand} to {to}{}",
             if *saturate { " saturate" } else { "" }
@@ -498,11 +470,7 @@ fn simple(op: &Op, out: &mut String) -> fmt::Result {
         Op::MemoryPointer(id) => write!(out, "memory {id}"),
         Op::ArgumentPointer(id) => write!(out, "argument {id}"),
         Op::ArgumentTensor(id) => write!(out, "handle {id}"),
-        Op::TensorQuery {
-            handle,
-            spec: s,
-            field,
-        } => {
+        Op::TensorQuery { handle, spec: s, field } => {
             write!(out, "query {handle} {} ", spec(s))?;
             match field {
                 TensorField::Pointer => write!(out, "pointer"),
@@ -536,13 +504,7 @@ fn simple(op: &Op, out: &mut String) -> fmt::Result {
             tensor: t,
             indices,
             bounds,
-        } => write!(
-            out,
-            "tensor.load {} {} {}",
-            tensor(t),
-            values(indices),
-            bounds.text()
-        ),
+        } => write!(out, "tensor.load {} {} {}", tensor(t), values(indices), bounds.text()),
         Op::TensorStore {
             tensor: t,
             indices,
@@ -568,12 +530,7 @@ fn simple(op: &Op, out: &mut String) -> fmt::Result {
             width,
             operand,
             index,
-        } => write!(
-            out,
-            "shuffle.{} {} {operand}, {index}",
-            op.text(),
-            width.text()
-        ),
+        } => write!(out, "shuffle.{} {} {operand}, {index}", op.text(), width.text()),
         Op::Vote { op, width, operand } => {
             write!(out, "vote.{} {}", op.text(), width.text())?;
             match operand {
@@ -601,12 +558,7 @@ fn simple(op: &Op, out: &mut String) -> fmt::Result {
             axis,
             op,
             identity,
-        } => write!(
-            out,
-            "coop.reduce {to}, {from} {} {} {identity}",
-            axis.text(),
-            op.text()
-        ),
+        } => write!(out, "coop.reduce {to}, {from} {} {} {identity}", axis.text(), op.text()),
         Op::CoopElement(coop) => write!(out, "coop.element {coop}"),
         Op::CoopElementSet { coop, value } => write!(out, "coop.element_set {coop}, {value}"),
         Op::CoopElementIndex => write!(out, "coop.element_index"),

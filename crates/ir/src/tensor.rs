@@ -202,17 +202,9 @@ impl Layout {
         let n = self.simdgroups.max(1);
         let by_rows = self.rows >= 8 * n || self.columns < 8 * n;
         if by_rows {
-            (
-                self.rows.div_ceil(n).next_multiple_of(8),
-                self.columns,
-                true,
-            )
+            (self.rows.div_ceil(n).next_multiple_of(8), self.columns, true)
         } else {
-            (
-                self.rows,
-                self.columns.div_ceil(n).next_multiple_of(8),
-                false,
-            )
+            (self.rows, self.columns.div_ceil(n).next_multiple_of(8), false)
         }
     }
 
@@ -244,9 +236,7 @@ impl Layout {
         let (band_rows, band_columns, by_rows) = self.band();
         let row_blocks = band_rows.div_ceil(8);
         let (row, column) = match (self.kind, self.role) {
-            (LayoutKind::R, CoopRole::RowReduction) => {
-                (4 * bit(4) + 2 * bit(2) + bit(1) + 8 * slot, 0)
-            }
+            (LayoutKind::R, CoopRole::RowReduction) => (4 * bit(4) + 2 * bit(2) + bit(1) + 8 * slot, 0),
             (LayoutKind::R, CoopRole::ColumnReduction) => {
                 (0, 4 * (2 * bit(3) + bit(0)) + (slot & 3) + 16 * (slot >> 2))
             }
@@ -257,12 +247,8 @@ impl Layout {
                     4 * (2 * bit(3) + bit(0)) + (slot & 3) + 16 * cb,
                 )
             }
-            (LayoutKind::S, CoopRole::RowReduction) => {
-                (bit(1) + 2 * bit(2) + 4 * bit(4) + 8 * slot, 0)
-            }
-            (LayoutKind::S, CoopRole::ColumnReduction) => {
-                (0, 2 * bit(0) + 4 * bit(3) + (slot & 1) + 8 * (slot >> 1))
-            }
+            (LayoutKind::S, CoopRole::RowReduction) => (bit(1) + 2 * bit(2) + 4 * bit(4) + 8 * slot, 0),
+            (LayoutKind::S, CoopRole::ColumnReduction) => (0, 2 * bit(0) + 4 * bit(3) + (slot & 1) + 8 * (slot >> 1)),
             (LayoutKind::S, _) => {
                 let column_blocks = band_columns.div_ceil(8);
                 let (cb, rb) = ((slot >> 1) % column_blocks, (slot >> 1) / column_blocks);

@@ -116,9 +116,7 @@ fn declarations(kernel: &Kernel) -> Check {
             ArgumentKind::Buffer { space, align, .. } => {
                 power(*align)?;
                 if !matches!(space, AddressSpace::Device | AddressSpace::Constant) {
-                    return Err(Problem::Rule(
-                        "a buffer argument is in device or constant space",
-                    ));
+                    return Err(Problem::Rule("a buffer argument is in device or constant space"));
                 }
             }
             ArgumentKind::Threadgroup { align, .. } => power(*align)?,
@@ -172,9 +170,7 @@ fn tensor_spec(spec: &TensorSpec) -> Check {
         return Err(Problem::Rule("a tensor has between 1 and 16 dimensions"));
     }
     if !matches!(spec.space, AddressSpace::Device | AddressSpace::Constant) {
-        return Err(Problem::Rule(
-            "a tensor handle is in device or constant space",
-        ));
+        return Err(Problem::Rule("a tensor handle is in device or constant space"));
     }
     if !spec.index.is_integer() {
         return Err(Problem::Rule("a tensor's index type is an integer"));
@@ -229,9 +225,7 @@ impl Verifier<'_> {
         }
         self.depth += 1;
         match &inst.op {
-            Op::If {
-                then, otherwise, ..
-            } => {
+            Op::If { then, otherwise, .. } => {
                 self.block(then)?;
                 self.block(otherwise)?;
             }
@@ -302,13 +296,10 @@ impl Verifier<'_> {
     }
 
     pub(crate) fn coop(&self, id: CoopId) -> Result<&Cooperative, Problem> {
-        self.kernel
-            .cooperatives
-            .get(id.index())
-            .ok_or(Problem::NoSuchPart {
-                what: "cooperative tensor",
-                index: id.0,
-            })
+        self.kernel.cooperatives.get(id.index()).ok_or(Problem::NoSuchPart {
+            what: "cooperative tensor",
+            index: id.0,
+        })
     }
 
     fn ty(&self, value: ValueId) -> Type {
@@ -332,9 +323,7 @@ impl Verifier<'_> {
     }
 
     fn scalar(&self, value: ValueId) -> Result<Scalar, Problem> {
-        self.ty(value)
-            .scalar()
-            .ok_or_else(|| self.wrong(value, "a scalar"))
+        self.ty(value).scalar().ok_or_else(|| self.wrong(value, "a scalar"))
     }
 
     fn pointer(&self, value: ValueId) -> Result<AddressSpace, Problem> {
@@ -358,16 +347,14 @@ impl Verifier<'_> {
             Op::Builtin(_) => one(Scalar::U32.into()),
             Op::Unary { op, operand, .. } => {
                 let ty = self.scalar(*operand)?;
-                let result = unary_type(*op, ty).ok_or_else(|| {
-                    self.wrong(*operand, format!("a type that `{}` takes", op.text()))
-                })?;
+                let result = unary_type(*op, ty)
+                    .ok_or_else(|| self.wrong(*operand, format!("a type that `{}` takes", op.text())))?;
                 one(result.into())
             }
             Op::Binary { op, lhs, rhs, .. } => {
                 let ty = self.scalar(*lhs)?;
-                let right = binary_types(*op, ty).ok_or_else(|| {
-                    self.wrong(*lhs, format!("a type that `{}` takes", op.text()))
-                })?;
+                let right = binary_types(*op, ty)
+                    .ok_or_else(|| self.wrong(*lhs, format!("a type that `{}` takes", op.text())))?;
                 self.expect(*rhs, right)?;
                 one(ty.into())
             }
@@ -403,14 +390,8 @@ impl Verifier<'_> {
                     Type::Pointer(_) => 8,
                     Type::Scalar(scalar) => scalar.size(),
                 };
-                let pointers = [from, *to]
-                    .iter()
-                    .filter(|ty| matches!(ty, Type::Pointer(_)))
-                    .count();
-                let integer = |ty: Type| {
-                    ty.scalar()
-                        .is_none_or(|s| matches!(s, Scalar::U64 | Scalar::I64))
-                };
+                let pointers = [from, *to].iter().filter(|ty| matches!(ty, Type::Pointer(_))).count();
+                let integer = |ty: Type| ty.scalar().is_none_or(|s| matches!(s, Scalar::U64 | Scalar::I64));
                 if size(from) != size(*to) || (pointers == 1 && !(integer(from) && integer(*to))) {
                     return Err(self.wrong(*operand, format!("a type that has the size of {to}")));
                 }
@@ -456,51 +437,34 @@ impl Verifier<'_> {
                     index: id.0,
                 }),
             },
-            Op::ArgumentPointer(id) => match self.kernel.arguments.get(id.index()).map(|a| &a.kind)
-            {
+            Op::ArgumentPointer(id) => match self.kernel.arguments.get(id.index()).map(|a| &a.kind) {
                 Some(ArgumentKind::Buffer { space, .. }) => one(Type::Pointer(*space)),
-                Some(ArgumentKind::Threadgroup { .. }) => {
-                    one(Type::Pointer(AddressSpace::Threadgroup))
-                }
-                Some(ArgumentKind::Tensor(_)) => Err(Problem::Rule(
-                    "a tensor argument has a handle, not a pointer",
-                )),
+                Some(ArgumentKind::Threadgroup { .. }) => one(Type::Pointer(AddressSpace::Threadgroup)),
+                Some(ArgumentKind::Tensor(_)) => Err(Problem::Rule("a tensor argument has a handle, not a pointer")),
                 None => Err(Problem::NoSuchPart {
                     what: "argument",
                     index: id.0,
                 }),
             },
-            Op::ArgumentTensor(id) => {
-                match self.kernel.arguments.get(id.index()).map(|a| &a.kind) {
-                    Some(ArgumentKind::Tensor(_)) => one(Scalar::U64.into()),
-                    Some(_) => Err(Problem::Rule("only a tensor argument has a handle")),
-                    None => Err(Problem::NoSuchPart {
-                        what: "argument",
-                        index: id.0,
-                    }),
-                }
-            }
-            Op::TensorQuery {
-                handle,
-                spec,
-                field,
-            } => {
+            Op::ArgumentTensor(id) => match self.kernel.arguments.get(id.index()).map(|a| &a.kind) {
+                Some(ArgumentKind::Tensor(_)) => one(Scalar::U64.into()),
+                Some(_) => Err(Problem::Rule("only a tensor argument has a handle")),
+                None => Err(Problem::NoSuchPart {
+                    what: "argument",
+                    index: id.0,
+                }),
+            },
+            Op::TensorQuery { handle, spec, field } => {
                 self.expect(*handle, Scalar::U64)?;
                 tensor_spec(spec)?;
                 let rank = spec.extents.len();
                 match *field {
                     TensorField::Pointer => one(Type::Pointer(spec.space)),
-                    TensorField::ScalePointer if spec.scale_block.is_some() => {
-                        one(Type::Pointer(spec.space))
-                    }
-                    TensorField::ScaleStride(d)
-                        if spec.scale_block.is_some() && (d as usize) < rank =>
-                    {
+                    TensorField::ScalePointer if spec.scale_block.is_some() => one(Type::Pointer(spec.space)),
+                    TensorField::ScaleStride(d) if spec.scale_block.is_some() && (d as usize) < rank => {
                         one(Scalar::I64.into())
                     }
-                    TensorField::Extent(d) | TensorField::Stride(d) if (d as usize) < rank => {
-                        one(Scalar::I64.into())
-                    }
+                    TensorField::Extent(d) | TensorField::Stride(d) if (d as usize) < rank => one(Scalar::I64.into()),
                     _ => Err(Problem::Rule("the tensor has no such part")),
                 }
             }
@@ -528,11 +492,7 @@ impl Verifier<'_> {
                 }
                 Ok(vec![*ty; *count as usize])
             }
-            Op::Store {
-                pointer,
-                values,
-                align,
-            } => {
+            Op::Store { pointer, values, align } => {
                 writable(self.pointer(*pointer)?)?;
                 aligned(*align)?;
                 let Some((first, rest)) = values.split_first() else {
@@ -549,18 +509,13 @@ impl Verifier<'_> {
                 values,
                 ty,
             } => self.atomic(*op, *pointer, values, *ty),
-            Op::TensorLoad {
-                tensor, indices, ..
-            } => {
+            Op::TensorLoad { tensor, indices, .. } => {
                 self.tensor(tensor)?;
                 self.indices(tensor, indices)?;
                 one(element_scalar(tensor.format).into())
             }
             Op::TensorStore {
-                tensor,
-                indices,
-                value,
-                ..
+                tensor, indices, value, ..
             } => {
                 self.tensor(tensor)?;
                 self.indices(tensor, indices)?;
@@ -571,9 +526,7 @@ impl Verifier<'_> {
                 self.tensor(tensor)?;
                 self.indices(tensor, indices)?;
                 if tensor.format.is_sub_byte() {
-                    return Err(Problem::Rule(
-                        "an element of a sub-byte format has no address",
-                    ));
+                    return Err(Problem::Rule("an element of a sub-byte format has no address"));
                 }
                 one(Type::Pointer(tensor.space))
             }
@@ -604,9 +557,7 @@ impl Verifier<'_> {
                 }
                 (VoteOp::ActiveMask, None) => one(Scalar::U64.into()),
                 (VoteOp::IsFirst, None) => one(Scalar::Bool.into()),
-                _ => Err(Problem::Rule(
-                    "a vote has an operand exactly if it asks a question",
-                )),
+                _ => Err(Problem::Rule("a vote has an operand exactly if it asks a question")),
             },
             Op::Matmul {
                 descriptor,
@@ -614,9 +565,7 @@ impl Verifier<'_> {
                 left,
                 right,
                 destination,
-            } => self
-                .matmul(descriptor, *simdgroups, left, right, destination)
-                .and(none),
+            } => self.matmul(descriptor, *simdgroups, left, right, destination).and(none),
             Op::If { condition, .. } => self.expect(*condition, Scalar::Bool).and(none),
             Op::Loop { .. } | Op::Scope { .. } => none,
             Op::Break(depth) | Op::Continue(depth) => {
@@ -631,13 +580,7 @@ impl Verifier<'_> {
         }
     }
 
-    fn atomic(
-        &self,
-        op: AtomicOp,
-        pointer: ValueId,
-        values: &[ValueId],
-        ty: Scalar,
-    ) -> Result<Vec<Type>, Problem> {
+    fn atomic(&self, op: AtomicOp, pointer: ValueId, values: &[ValueId], ty: Scalar) -> Result<Vec<Type>, Problem> {
         let space = self.pointer(pointer)?;
         if !matches!(space, AddressSpace::Device | AddressSpace::Threadgroup) {
             return Err(self.wrong(pointer, "a device or threadgroup pointer"));
@@ -660,9 +603,7 @@ impl Verifier<'_> {
             _ => (1, vec![ty.into()]),
         };
         if values.len() != operands {
-            return Err(Problem::Rule(
-                "wrong number of values for this atomic operation",
-            ));
+            return Err(Problem::Rule("wrong number of values for this atomic operation"));
         }
         for value in values {
             self.expect(*value, ty)?;
@@ -672,9 +613,7 @@ impl Verifier<'_> {
     }
 
     fn i64s(&self, values: &[ValueId]) -> Check {
-        values
-            .iter()
-            .try_for_each(|value| self.expect(*value, Scalar::I64))
+        values.iter().try_for_each(|value| self.expect(*value, Scalar::I64))
     }
 
     pub(crate) fn tensor(&self, tensor: &TensorRef) -> Check {

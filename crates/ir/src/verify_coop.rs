@@ -9,9 +9,7 @@ impl Verifier<'_> {
     pub(crate) fn map_rules(&self, op: &Op) -> Check {
         let Some(over) = self.map else {
             return match op {
-                Op::CoopElement(_) | Op::CoopElementSet { .. } | Op::CoopElementIndex => {
-                    Err(Problem::OutsideMap)
-                }
+                Op::CoopElement(_) | Op::CoopElementSet { .. } | Op::CoopElementIndex => Err(Problem::OutsideMap),
                 _ => Ok(()),
             };
         };
@@ -34,10 +32,7 @@ impl Verifier<'_> {
                     | Op::Break(_)
                     | Op::Continue(_)
             );
-        let slots = matches!(
-            op,
-            Op::CoopValid { .. } | Op::CoopIndex { .. } | Op::CoopMapSlot { .. }
-        );
+        let slots = matches!(op, Op::CoopValid { .. } | Op::CoopIndex { .. } | Op::CoopMapSlot { .. });
         if !allowed || slots {
             return Err(Problem::InsideMap);
         }
@@ -47,12 +42,7 @@ impl Verifier<'_> {
                 || (!is_reduction(tile)
                     && !is_reduction(element)
                     && (tile.rows, tile.columns, tile.layout, tile.simdgroups)
-                        == (
-                            element.rows,
-                            element.columns,
-                            element.layout,
-                            element.simdgroups,
-                        ));
+                        == (element.rows, element.columns, element.layout, element.simdgroups));
             let mapped = matches!(op, Op::CoopElement(_))
                 && !is_reduction(tile)
                 && match element.role {
@@ -73,19 +63,14 @@ impl Verifier<'_> {
     pub(crate) fn coop_op(&self, op: &Op) -> Result<Vec<Type>, Problem> {
         let one = |ty: Type| Ok(vec![ty]);
         let none = Ok(Vec::new());
-        let i32s = |coop: &Cooperative| {
-            vec![Type::Scalar(Scalar::I32); if is_reduction(coop) { 1 } else { 2 }]
-        };
+        let i32s = |coop: &Cooperative| vec![Type::Scalar(Scalar::I32); if is_reduction(coop) { 1 } else { 2 }];
         let rule = |coop: CoopId, rule: &'static str| Err(Problem::Cooperative { coop, rule });
         match op {
             Op::CoopInit(coop) => self.coop(*coop).and(none),
             Op::CoopCopy { to, from } => {
                 let (a, b) = (self.coop(*to)?, self.coop(*from)?);
                 if a.layout() != b.layout() || a.element != b.element {
-                    return rule(
-                        *to,
-                        "a copy needs the same role, shape, layout and element type",
-                    );
+                    return rule(*to, "a copy needs the same role, shape, layout and element type");
                 }
                 none
             }
@@ -110,10 +95,7 @@ impl Verifier<'_> {
                 self.expect(*slot, Scalar::I32)?;
                 let (to_tile, from_tile) = (self.coop(*to)?, self.coop(*from)?);
                 if !reduces(to_tile, from_tile) {
-                    return rule(
-                        *to,
-                        "it is no reduction tensor of the tile that it is mapped from",
-                    );
+                    return rule(*to, "it is no reduction tensor of the tile that it is mapped from");
                 }
                 one(Scalar::I32.into())
             }
@@ -121,8 +103,7 @@ impl Verifier<'_> {
                 let tile = self.coop(*coop)?;
                 self.tensor(tensor)?;
                 let element = element_scalar(tensor.format);
-                let widened =
-                    tensor.format.is_sub_byte() && matches!(tile.element, Scalar::I8 | Scalar::U8);
+                let widened = tensor.format.is_sub_byte() && matches!(tile.element, Scalar::I8 | Scalar::U8);
                 if element != tile.element && !widened {
                     return rule(*coop, "its element type is not the tensor's");
                 }
@@ -136,9 +117,7 @@ impl Verifier<'_> {
             }
             Op::CoopConvert { to, from } => {
                 let (a, b) = (self.coop(*to)?, self.coop(*from)?);
-                if b.role != CoopRole::Destination
-                    || !matches!(a.role, CoopRole::Left | CoopRole::Right)
-                {
+                if b.role != CoopRole::Destination || !matches!(a.role, CoopRole::Left | CoopRole::Right) {
                     return rule(*to, "a destination is converted into an input");
                 }
                 if (a.rows, a.columns, a.element) != (b.rows, b.columns, b.element) {
@@ -170,9 +149,7 @@ impl Verifier<'_> {
             }
             Op::CoopMap { over, .. } => self.coop(*over).and(none),
             Op::CoopElement(coop) => one(self.coop(*coop)?.element.into()),
-            Op::CoopElementSet { coop, value } => {
-                self.expect(*value, self.coop(*coop)?.element).and(none)
-            }
+            Op::CoopElementSet { coop, value } => self.expect(*value, self.coop(*coop)?.element).and(none),
             Op::CoopElementIndex => match self.map {
                 Some(over) => Ok(i32s(self.coop(over)?)),
                 None => Err(Problem::OutsideMap),
@@ -194,20 +171,12 @@ impl Verifier<'_> {
             return Err(Problem::Rule("a product has no empty side"));
         }
         let flip = |transposed: bool, rows: Option<u32>, columns: Option<u32>| {
-            if transposed {
-                (columns, rows)
-            } else {
-                (rows, columns)
-            }
+            if transposed { (columns, rows) } else { (rows, columns) }
         };
         let (m, n) = (Some(m), Some(n));
         let operands = [
             (left, CoopRole::Left, flip(descriptor.transpose_left, m, k)),
-            (
-                right,
-                CoopRole::Right,
-                flip(descriptor.transpose_right, k, n),
-            ),
+            (right, CoopRole::Right, flip(descriptor.transpose_right, k, n)),
             (destination, CoopRole::Destination, (m, n)),
         ];
         for (operand, role, (rows, columns)) in operands {
@@ -247,10 +216,7 @@ impl Verifier<'_> {
 }
 
 fn is_reduction(coop: &Cooperative) -> bool {
-    matches!(
-        coop.role,
-        CoopRole::RowReduction | CoopRole::ColumnReduction
-    )
+    matches!(coop.role, CoopRole::RowReduction | CoopRole::ColumnReduction)
 }
 
 /// True if `to` has one element for each row (or column) of `from`.

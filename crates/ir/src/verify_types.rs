@@ -9,14 +9,10 @@ pub fn unary_type(op: UnaryOp, ty: Scalar) -> Option<Scalar> {
     match op {
         UnaryOp::Neg | UnaryOp::Abs => number.then_some(ty),
         UnaryOp::Not => (!ty.is_float()).then_some(ty),
-        UnaryOp::Clz | UnaryOp::Ctz | UnaryOp::Popcount | UnaryOp::ReverseBits => {
-            ty.is_integer().then_some(ty)
+        UnaryOp::Clz | UnaryOp::Ctz | UnaryOp::Popcount | UnaryOp::ReverseBits => ty.is_integer().then_some(ty),
+        UnaryOp::IsNan | UnaryOp::IsInf | UnaryOp::IsFinite | UnaryOp::IsNormal | UnaryOp::SignBit => {
+            ty.is_float().then_some(Scalar::Bool)
         }
-        UnaryOp::IsNan
-        | UnaryOp::IsInf
-        | UnaryOp::IsFinite
-        | UnaryOp::IsNormal
-        | UnaryOp::SignBit => ty.is_float().then_some(Scalar::Bool),
         UnaryOp::Ilogb => ty.is_float().then_some(Scalar::I32),
         _ => ty.is_float().then_some(ty),
     }

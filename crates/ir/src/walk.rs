@@ -17,10 +17,7 @@ impl TensorRef {
                 f(*value);
             }
         }
-        if let Some(ScalePlane {
-            pointer, strides, ..
-        }) = &self.scales
-        {
+        if let Some(ScalePlane { pointer, strides, .. }) = &self.scales {
             f(*pointer);
             strides.iter().copied().for_each(f);
         }
@@ -82,9 +79,7 @@ macro_rules! visit_operands {
             | Op::Frexp { operand }
             | Op::Modf { operand }
             | Op::Group { operand, .. } => $f(operand),
-            Op::Binary { lhs, rhs, .. }
-            | Op::Compare { lhs, rhs, .. }
-            | Op::PointerDiff { lhs, rhs } => {
+            Op::Binary { lhs, rhs, .. } | Op::Compare { lhs, rhs, .. } | Op::PointerDiff { lhs, rhs } => {
                 $f(lhs);
                 $f(rhs);
             }
@@ -109,27 +104,16 @@ macro_rules! visit_operands {
                 $f(offset);
             }
             Op::Load { pointer, .. } => $f(pointer),
-            Op::Store {
-                pointer, values, ..
-            }
-            | Op::Atomic {
-                pointer, values, ..
-            } => {
+            Op::Store { pointer, values, .. } | Op::Atomic { pointer, values, .. } => {
                 $f(pointer);
                 values.$iter().for_each($f);
             }
-            Op::TensorLoad {
-                tensor, indices, ..
-            }
-            | Op::TensorElementPointer { tensor, indices } => {
+            Op::TensorLoad { tensor, indices, .. } | Op::TensorElementPointer { tensor, indices } => {
                 tensor.$tensor(&mut $f);
                 indices.$iter().for_each($f);
             }
             Op::TensorStore {
-                tensor,
-                indices,
-                value,
-                ..
+                tensor, indices, value, ..
             } => {
                 tensor.$tensor(&mut $f);
                 indices.$iter().for_each(&mut $f);
@@ -186,9 +170,7 @@ impl Op {
     /// The nested blocks in order.
     pub fn blocks(&self) -> [Option<&Block>; 2] {
         match self {
-            Op::If {
-                then, otherwise, ..
-            } => [Some(then), Some(otherwise)],
+            Op::If { then, otherwise, .. } => [Some(then), Some(otherwise)],
             Op::Loop { body, latch, .. } => [Some(body), Some(latch)],
             Op::Scope { body } | Op::CoopMap { body, .. } => [Some(body), None],
             _ => [None, None],
@@ -198,9 +180,7 @@ impl Op {
     /// The nested blocks in order, to change them.
     pub fn blocks_mut(&mut self) -> [Option<&mut Block>; 2] {
         match self {
-            Op::If {
-                then, otherwise, ..
-            } => [Some(then), Some(otherwise)],
+            Op::If { then, otherwise, .. } => [Some(then), Some(otherwise)],
             Op::Loop { body, latch, .. } => [Some(body), Some(latch)],
             Op::Scope { body } | Op::CoopMap { body, .. } => [Some(body), None],
             _ => [None, None],
@@ -269,10 +249,7 @@ impl Op {
                     | Op::Vote { .. }
                     | Op::CoopGet { .. }
                     | Op::CoopElement(_)
-                    | Op::Atomic {
-                        op: AtomicOp::Load,
-                        ..
-                    }
+                    | Op::Atomic { op: AtomicOp::Load, .. }
             )
     }
 
@@ -281,15 +258,15 @@ impl Op {
     pub fn cooperatives(&self) -> Vec<(CoopId, bool)> {
         match self {
             Op::CoopInit(coop) => vec![(*coop, true)],
-            Op::CoopCopy { to, from }
-            | Op::CoopConvert { to, from }
-            | Op::CoopReduce { to, from, .. } => vec![(*from, false), (*to, true)],
+            Op::CoopCopy { to, from } | Op::CoopConvert { to, from } | Op::CoopReduce { to, from, .. } => {
+                vec![(*from, false), (*to, true)]
+            }
             Op::CoopGet { coop, .. } | Op::CoopElement(coop) | Op::CoopStore { coop, .. } => {
                 vec![(*coop, false)]
             }
-            Op::CoopSet { coop, .. }
-            | Op::CoopElementSet { coop, .. }
-            | Op::CoopLoad { coop, .. } => vec![(*coop, true)],
+            Op::CoopSet { coop, .. } | Op::CoopElementSet { coop, .. } | Op::CoopLoad { coop, .. } => {
+                vec![(*coop, true)]
+            }
             Op::Matmul {
                 left,
                 right,

@@ -405,10 +405,7 @@ fn memory_is_read_and_written_element_by_element() {
             ),
         ),
     );
-    assert!(
-        text.contains("        store %23, [%24] align 4\n"),
-        "{text}"
-    );
+    assert!(text.contains("        store %23, [%24] align 4\n"), "{text}");
     // Which element is last at one place depends on the order.
     stays(
         "",
@@ -533,8 +530,7 @@ store %2, [%41] align 4",
     // A counter that starts elsewhere does not count slots.
     stays(
         "",
-        &looped(16, "coop.set coop0 %13, %3")
-            .replace("set $0, %0\n", "%5: i32 = const i32 2\nset $0, %5\n"),
+        &looped(16, "coop.set coop0 %13, %3").replace("set $0, %0\n", "%5: i32 = const i32 2\nset $0, %5\n"),
     );
 }
 

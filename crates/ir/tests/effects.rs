@@ -49,12 +49,9 @@ fn access_by_argument() {
         "%9: ptr<device> = offset %0, %5 %10: u32 = load %9 u32 x1 align 4 %11: u32 = atomic.add %1 u32, [%10]",
         [ReadOnly, ReadWrite, ReadOnly, Unused],
     );
-    let view =
-        "{%3 device f32 base [%5, %5] strides [%5, %5] origin [%5, %5] extents [rest, rest]}";
+    let view = "{%3 device f32 base [%5, %5] strides [%5, %5] origin [%5, %5] extents [rest, rest]}";
     access(
-        &format!(
-            "%9: f32 = tensor.load {view} [%5, %5] clip tensor.store {view} [%5, %5] clip, %9"
-        ),
+        &format!("%9: f32 = tensor.load {view} [%5, %5] clip tensor.store {view} [%5, %5] clip, %9"),
         [Unused, Unused, ReadWrite, Unused],
     );
     let out = "{%0 device f32 base [%5, %5] strides [%5, %5] origin [%5, %5] extents [rest, rest]}";
@@ -63,9 +60,7 @@ fn access_by_argument() {
         [WriteOnly, Unused, ReadOnly, Unused],
     );
     access(
-        &format!(
-            "matmul {{16 16 16 accumulate}} simdgroups 1 left {view} right {view} destination {out}"
-        ),
+        &format!("matmul {{16 16 16 accumulate}} simdgroups 1 left {view} right {view} destination {out}"),
         [ReadWrite, Unused, ReadOnly, Unused],
     );
 }
@@ -88,9 +83,8 @@ fn pointers_through_locals_and_selects_are_followed() {
 
 #[test]
 fn unknown_pointers_spoil_what_is_known() {
-    let kernel = kernel(
-        "%9: ptr<device> = load %0 ptr<device> x1 align 8 %10: f32 = const f32 1.0 store %9, [%10] align 4",
-    );
+    let kernel =
+        kernel("%9: ptr<device> = load %0 ptr<device> x1 align 8 %10: f32 = const f32 1.0 store %9, [%10] align 4");
     let effects = Effects::of(&kernel);
     for argument in 0..3 {
         assert!(!effects.never_written(&kernel, Root::Argument(ArgumentId(argument))));

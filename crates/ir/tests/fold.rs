@@ -41,10 +41,7 @@ fn small_floats_round_once() {
     assert_eq!(fold::float_bits(Scalar::F16, -1e300), 0xfc00);
     assert_eq!(fold::float_bits(Scalar::BF16, 1e300), 0x7f80);
     assert_eq!(fold::float_bits(Scalar::F16, 2f64.powi(-25)), 0);
-    assert_eq!(
-        fold::float_bits(Scalar::F16, 2f64.powi(-25) + 2f64.powi(-75)),
-        1
-    );
+    assert_eq!(fold::float_bits(Scalar::F16, 2f64.powi(-25) + 2f64.powi(-75)), 1);
     assert_eq!(fold::float_bits(Scalar::F32, f64::INFINITY), 0x7f80_0000);
 }
 
@@ -55,14 +52,8 @@ fn every_f16_survives() {
         if value.is_nan() {
             continue;
         }
-        assert_eq!(
-            fold::to_float(c(Scalar::F16, bits.into())),
-            f64::from(value.to_f32())
-        );
-        assert_eq!(
-            fold::float_bits(Scalar::F16, value.to_f64()),
-            u64::from(bits)
-        );
+        assert_eq!(fold::to_float(c(Scalar::F16, bits.into())), f64::from(value.to_f32()));
+        assert_eq!(fold::float_bits(Scalar::F16, value.to_f64()), u64::from(bits));
         let wide = fold::convert(c(Scalar::F16, bits.into()), Scalar::F32).unwrap();
         assert_eq!(wide.bits, u64::from(value.to_f32().to_bits()));
     }
@@ -111,10 +102,7 @@ macro_rules! integers {
                     assert_eq!(fold::compare(CompareOp::Ge, bits(a), bits(b)), Some(a >= b));
                 }
                 let a = a as T;
-                assert_eq!(
-                    fold::unary(UnaryOp::Neg, bits(a)),
-                    Some(bits(a.wrapping_neg()))
-                );
+                assert_eq!(fold::unary(UnaryOp::Neg, bits(a)), Some(bits(a.wrapping_neg())));
                 assert_eq!(fold::unary(UnaryOp::Not, bits(a)), Some(bits(!a)));
                 let to = |to| fold::convert(bits(a), to).map(|value| value.bits);
                 assert_eq!(to(Scalar::I8), Some(u64::from(a as i8 as u8)));
@@ -169,11 +157,7 @@ fn floats() {
                 (BinaryOp::Div, a / b),
             ] {
                 let expected = (!value.is_nan()).then(|| bits(value));
-                assert_eq!(
-                    fold::binary(op, bits(a), bits(b)),
-                    expected,
-                    "{op:?} {a} {b}"
-                );
+                assert_eq!(fold::binary(op, bits(a), bits(b)), expected, "{op:?} {a} {b}");
             }
             for (op, value) in [
                 (CompareOp::Eq, a == b),
@@ -183,11 +167,7 @@ fn floats() {
                 (CompareOp::Gt, a > b),
                 (CompareOp::Ge, a >= b),
             ] {
-                assert_eq!(
-                    fold::compare(op, bits(a), bits(b)),
-                    Some(value),
-                    "{op:?} {a} {b}"
-                );
+                assert_eq!(fold::compare(op, bits(a), bits(b)), Some(value), "{op:?} {a} {b}");
             }
         }
         // Rust's casts truncate, saturate and give 0 for NaN, as documented for `Op::Convert`.

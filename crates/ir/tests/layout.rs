@@ -64,18 +64,13 @@ fn capacities_as_measured() {
 fn strict_layout_as_measured() {
     // 32×32 of strict float: slots 0, 1, 8, 9, 16, 17, 24, 25 of lane 0 along the first row.
     let tile = layout(LayoutKind::S, CoopRole::Destination, 32, 32, 1);
-    let columns: Vec<u32> = (0..8)
-        .map(|slot| tile.position(0, 0, slot).unwrap().1)
-        .collect();
+    let columns: Vec<u32> = (0..8).map(|slot| tile.position(0, 0, slot).unwrap().1).collect();
     assert_eq!(columns, [0, 1, 8, 9, 16, 17, 24, 25]);
     for lane in 0..32 {
         let bit = |i: u32| (lane >> i) & 1;
         let (a, b) = (2 * bit(0) + 4 * bit(3), bit(1) + 2 * bit(2) + 4 * bit(4));
         for slot in 0..32 {
-            let expected = (
-                b + 8 * ((slot >> 1) / 4),
-                a + (slot & 1) + 8 * ((slot >> 1) % 4),
-            );
+            let expected = (b + 8 * ((slot >> 1) / 4), a + (slot & 1) + 8 * ((slot >> 1) % 4));
             assert_eq!(tile.position(0, lane, slot), Some(expected));
         }
     }
@@ -133,10 +128,7 @@ fn reductions_cover_the_rows_and_columns_of_each_lane() {
                     for slot in 0..tile.capacity() {
                         if let Some((row, column)) = tile.position(0, lane, slot) {
                             assert!(row_slots.contains_key(&row), "{tile:?} row {row}");
-                            assert!(
-                                column_slots.contains_key(&column),
-                                "{tile:?} column {column}"
-                            );
+                            assert!(column_slots.contains_key(&column), "{tile:?} column {column}");
                         }
                     }
                 }

@@ -3,8 +3,7 @@
 mod common;
 
 use anymetal_ir::passes::{
-    UniformityInfo, control, coop_map, dce, effects, forward, licm, optimize, scalars, tiles,
-    unroll,
+    UniformityInfo, control, coop_map, dce, effects, forward, licm, optimize, scalars, tiles, unroll,
 };
 use anymetal_ir::{Kernel, parse, verify};
 use common::{interpreter::run, random};
@@ -165,9 +164,6 @@ fn access_is_what_the_kernel_does() {
             kernel.arguments[0].access,
             Access::WriteOnly | Access::ReadWrite
         ));
-        assert!(matches!(
-            kernel.arguments[1].access,
-            Access::ReadOnly | Access::Unused
-        ));
+        assert!(matches!(kernel.arguments[1].access, Access::ReadOnly | Access::Unused));
     }
 }

@@ -55,23 +55,14 @@ fn errors_have_places() {
         "kernel \"k\" { body { coop.init coop0 } }",
         "1:31: there is no cooperative tensor coop0",
     );
-    error(
-        "kernel \"k\" { body { set $0, %0 } }",
-        "1:25: there is no local $0",
-    );
+    error("kernel \"k\" { body { set $0, %0 } }", "1:25: there is no local $0");
     error("kernel \"k\" { loc !1 5 1 1", "1:26: there is no file 5");
-    error(
-        "kernel \"k\" { body { return !3 } }",
-        "1:28: there is no location !3",
-    );
+    error("kernel \"k\" { body { return !3 } }", "1:28: there is no location !3");
     error(
         "kernel \"k\" { body { } } x",
         "1:25: expected the end of the text, found `x`",
     );
-    error(
-        "kernel \"k\" { body { é } }",
-        "1:21: unexpected character 'é'",
-    );
+    error("kernel \"k\" { body { é } }", "1:21: unexpected character 'é'");
 }
 
 #[test]
@@ -85,10 +76,7 @@ fn nesting_is_limited() {
     };
     assert!(parse(&nested(MAX_NESTING - 1)).is_ok());
     let message = parse(&nested(100_000)).unwrap_err().message;
-    assert_eq!(
-        message,
-        format!("blocks are nested deeper than {MAX_NESTING}")
-    );
+    assert_eq!(message, format!("blocks are nested deeper than {MAX_NESTING}"));
 }
 
 #[test]

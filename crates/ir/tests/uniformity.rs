@@ -1,9 +1,7 @@
 //! Levels of values, locals and control flow.
 
 use anymetal_ir::passes::{Uniformity, UniformityInfo};
-use anymetal_ir::{
-    BinaryOp, Block, Builder, Builtin, CompareOp, LocalId, MathMode, Op, Scalar, Unroll, ValueId,
-};
+use anymetal_ir::{BinaryOp, Block, Builder, Builtin, CompareOp, LocalId, MathMode, Op, Scalar, Unroll, ValueId};
 
 fn builtin_value(b: &mut Builder, builtin: Builtin) -> ValueId {
     b.emit(Op::Builtin(builtin), &[Scalar::U32.into()])
@@ -82,9 +80,7 @@ fn divergent_loop_in_a_uniform_loop_needs_the_set_inside() {
         let mut inner = b.pop_block();
         if !reset_inside {
             // Drop the constant's set in front of the loop.
-            inner
-                .insts
-                .retain(|inst| !matches!(inst.op, Op::LocalSet { .. }));
+            inner.insts.retain(|inst| !matches!(inst.op, Op::LocalSet { .. }));
         }
         b.push_block();
         counted(&mut b, outer, limit);

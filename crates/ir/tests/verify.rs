@@ -83,9 +83,7 @@ fn types() {
         "%9: i64 = bitcast %0 to i64",
         "<unknown>:0:0: `%9: i64 = bitcast %0 to i64`: %0 has type i32, expected a type that has the size of i64",
     );
-    right(
-        "%9: f32 = bitcast %0 to f32 %10: u64 = bitcast %3 to u64 %11: ptr<thread> = bitcast %10 to ptr<thread>",
-    );
+    right("%9: f32 = bitcast %0 to f32 %10: u64 = bitcast %3 to u64 %11: ptr<thread> = bitcast %10 to ptr<thread>");
     wrong(
         "%9: f32, %10: f32 = neg %1",
         "<unknown>:0:0: `%9..%10: f32 = neg %1`: 2 results, expected 1",

@@ -176,9 +176,7 @@ impl Path {
 
     /// The single unqualified identifier without template arguments, when the path is nothing more.
     pub fn as_ident(&self) -> Option<&Ident> {
-        self.as_single()
-            .filter(|s| s.args.is_none())
-            .map(|s| &s.ident)
+        self.as_single().filter(|s| s.args.is_none()).map(|s| &s.ident)
     }
 }
 

@@ -183,11 +183,7 @@ impl Diagnostics {
 
     /// As [`Diagnostics::render`], with ANSI colours when asked.
     pub fn render_with(&self, colour: bool) -> String {
-        let parts: Vec<String> = self
-            .list
-            .iter()
-            .map(|d| d.render_with(&self.sources, colour))
-            .collect();
+        let parts: Vec<String> = self.list.iter().map(|d| d.render_with(&self.sources, colour)).collect();
         parts.join("\n")
     }
 
@@ -196,11 +192,7 @@ impl Diagnostics {
     /// Keys: `severity`, `code`, `message`, `span` (`file`, `line`, `column`, `end_line`, `end_column`, `label`), `secondary` (array of
     /// spans), `notes`, `help` (or null), `instantiations` (array of `what` and span).
     pub fn to_json(&self) -> String {
-        let items: Vec<String> = self
-            .list
-            .iter()
-            .map(|d| json_diagnostic(d, &self.sources))
-            .collect();
+        let items: Vec<String> = self.list.iter().map(|d| json_diagnostic(d, &self.sources)).collect();
         format!("[{}]", items.join(","))
     }
 }
@@ -265,12 +257,7 @@ impl Renderer<'_> {
     fn remark(&mut self, width: usize, kind: &str, text: &str) {
         let kind = self.paint(BOLD, kind);
         let mut lines = text.lines();
-        let _ = writeln!(
-            self.out,
-            "{:width$} = {kind}: {}",
-            "",
-            lines.next().unwrap_or("")
-        );
+        let _ = writeln!(self.out, "{:width$} = {kind}: {}", "", lines.next().unwrap_or(""));
         for line in lines {
             let _ = writeln!(self.out, "{:width$}         {line}", "");
         }
@@ -280,11 +267,7 @@ impl Renderer<'_> {
     fn gutter(&self, d: &Diagnostic) -> usize {
         std::iter::once(&d.primary)
             .chain(&d.secondary)
-            .filter_map(|l| {
-                self.sources
-                    .get(l.span.file)
-                    .map(|f| f.line_col(l.span.lo).0)
-            })
+            .filter_map(|l| self.sources.get(l.span.file).map(|f| f.line_col(l.span.lo).0))
             .max()
             .unwrap_or(1)
             .to_string()
@@ -297,12 +280,7 @@ impl Renderer<'_> {
             return;
         };
         let arrow = self.paint(BLUE, "-->");
-        let _ = writeln!(
-            self.out,
-            "{:width$}{arrow} {}",
-            "",
-            self.sources.location(primary.span)
-        );
+        let _ = writeln!(self.out, "{:width$}{arrow} {}", "", self.sources.location(primary.span));
         let bar = self.paint(BLUE, "|");
         let _ = writeln!(self.out, "{:width$} {bar}", "");
         let mut labels: Vec<(&Label, bool)> = vec![(primary, true)];
@@ -314,20 +292,12 @@ impl Renderer<'_> {
         );
         labels.sort_by_key(|(l, is_primary)| (file.line_col(l.span.lo).0, !is_primary, l.span.lo));
         self.block(&labels, style, width);
-        for other in secondary
-            .iter()
-            .filter(|l| l.span.file != primary.span.file)
-        {
+        for other in secondary.iter().filter(|l| l.span.file != primary.span.file) {
             if self.sources.get(other.span.file).is_none() {
                 continue;
             }
             let arrow = self.paint(BLUE, ":::");
-            let _ = writeln!(
-                self.out,
-                "{:width$}{arrow} {}",
-                "",
-                self.sources.location(other.span)
-            );
+            let _ = writeln!(self.out, "{:width$}{arrow} {}", "", self.sources.location(other.span));
             let _ = writeln!(self.out, "{:width$} {bar}", "");
             self.block(&[(other, false)], style, width);
         }
@@ -369,11 +339,7 @@ impl Renderer<'_> {
             let indent: usize = before.map(|c| if c == '\t' { 4 } else { 1 }).sum();
             let indent = indent + ellipsis.chars().count();
             let (end_line, end_col) = file.line_col(label.span.hi.max(label.span.lo));
-            let last = if end_line == line {
-                end_col as usize
-            } else {
-                length + 1
-            };
+            let last = if end_line == line { end_col as usize } else { length + 1 };
             let room = (skip + LONG_LINE + 1).saturating_sub(col as usize);
             let carets = last.saturating_sub(col as usize).min(room).max(1);
             let mark = if *is_primary { "^" } else { "-" }.repeat(carets);
@@ -483,11 +449,7 @@ mod tests {
 
     fn sample() -> (Arc<SourceMap>, Diagnostic) {
         let mut map = SourceMap::new();
-        let id = map.add_file(
-            "k.metal",
-            "int a;\nint b;\n\tint a = x;\n",
-            FileOrigin::User,
-        );
+        let id = map.add_file("k.metal", "int a;\nint b;\n\tint a = x;\n", FileOrigin::User);
         let d = Diagnostic::error("E0001", "'a' is declared twice", Span::new(id, 19, 20))
             .label("declared again here")
             .secondary(Span::new(id, 4, 5), "first declared here")

@@ -32,12 +32,7 @@ impl Interner {
 /// Splits a whole file into tokens, without an end marker.
 ///
 /// Errors (an unterminated comment or literal) are pushed to `errors`; the tokens are complete all the same.
-pub fn lex(
-    file: FileId,
-    text: &str,
-    interner: &mut Interner,
-    errors: &mut Vec<Diagnostic>,
-) -> Vec<Token> {
+pub fn lex(file: FileId, text: &str, interner: &mut Interner, errors: &mut Vec<Diagnostic>) -> Vec<Token> {
     let mut lexer = Lexer {
         file,
         bytes: text.as_bytes(),
@@ -234,11 +229,7 @@ impl Lexer<'_> {
             if self.at_end() || !is_ident_continue(b) {
                 break;
             }
-            let length = if b < 0x80 {
-                1
-            } else {
-                self.identifier_char(self.pos)
-            };
+            let length = if b < 0x80 { 1 } else { self.identifier_char(self.pos) };
             if length == 0 {
                 break;
             }
@@ -270,11 +261,7 @@ impl Lexer<'_> {
                 matches!(previous, b'e' | b'E')
             };
             let separator = b == b'\'' && is_ident_continue(self.peek_at(self.pos + 1));
-            if is_ident_continue(b)
-                || b == b'.'
-                || separator
-                || (exponent && matches!(b, b'+' | b'-'))
-            {
+            if is_ident_continue(b) || b == b'.' || separator || (exponent && matches!(b, b'+' | b'-')) {
                 self.pos += 1;
             } else {
                 break;
@@ -289,16 +276,10 @@ impl Lexer<'_> {
         loop {
             let b = self.peek();
             if self.at_end() || b == b'\n' {
-                let what = if quote == b'"' {
-                    "string"
-                } else {
-                    "character literal"
-                };
+                let what = if quote == b'"' { "string" } else { "character literal" };
                 let at = Span::new(self.file, start as u32, start as u32 + 1);
-                self.errors.push(
-                    Diagnostic::error("E0202", format!("unterminated {what}"), at)
-                        .label("starts here"),
-                );
+                self.errors
+                    .push(Diagnostic::error("E0202", format!("unterminated {what}"), at).label("starts here"));
                 break;
             }
             self.pos += 1;
@@ -335,9 +316,7 @@ impl Lexer<'_> {
                 let body = &rest[tag_len + 1..tag_len + n];
                 let quoted = format!(
                     "\"{}\"",
-                    body.replace('\\', "\\\\")
-                        .replace('"', "\\\"")
-                        .replace('\n', "\\n")
+                    body.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
                 );
                 self.pos += 1 + tag_len + n + close.len();
                 TokenKind::Str(self.interner.intern(&quoted))
@@ -345,9 +324,8 @@ impl Lexer<'_> {
             None => {
                 self.pos = self.bytes.len();
                 let at = Span::new(self.file, start as u32, start as u32 + 2);
-                self.errors.push(
-                    Diagnostic::error("E0202", "unterminated string", at).label("starts here"),
-                );
+                self.errors
+                    .push(Diagnostic::error("E0202", "unterminated string", at).label("starts here"));
                 TokenKind::Str(self.interner.intern("\"\""))
             }
         }
@@ -364,26 +342,20 @@ impl Lexer<'_> {
 pub fn number(text: &str, span: Span) -> Result<ExprKind, Box<Diagnostic>> {
     let clean: String = text.chars().filter(|c| *c != '\'').collect();
     let lower = clean.to_ascii_lowercase();
-    let bad = |why: String| {
-        Box::new(Diagnostic::error("E0203", format!("invalid number '{text}'"), span).label(why))
-    };
+    let bad = |why: String| Box::new(Diagnostic::error("E0203", format!("invalid number '{text}'"), span).label(why));
     if let Some(digits) = lower.strip_prefix("0x") {
         if digits.contains(['.', 'p']) {
-            return hex_float(digits)
-                .ok_or_else(|| bad("not a hexadecimal floating literal".into()));
+            return hex_float(digits).ok_or_else(|| bad("not a hexadecimal floating literal".into()));
         }
         return integer(digits, 16, &bad);
     }
     if let Some(digits) = lower.strip_prefix("0b") {
         return integer(digits, 2, &bad);
     }
-    let is_float = lower.contains('.')
-        || lower.bytes().any(|b| b == b'e')
-        || lower.ends_with('f')
-        || lower.ends_with('h');
+    let is_float =
+        lower.contains('.') || lower.bytes().any(|b| b == b'e') || lower.ends_with('f') || lower.ends_with('h');
     if !is_float {
-        let octal =
-            lower.len() > 1 && lower.starts_with('0') && lower.as_bytes()[1].is_ascii_digit();
+        let octal = lower.len() > 1 && lower.starts_with('0') && lower.as_bytes()[1].is_ascii_digit();
         return if octal {
             integer(&lower[1..], 8, &bad)
         } else {
@@ -404,20 +376,12 @@ pub fn number(text: &str, span: Span) -> Result<ExprKind, Box<Diagnostic>> {
         .all(|b| b.is_ascii_digit() || matches!(b, b'.' | b'e' | b'+' | b'-'));
     match digits.parse::<f64>() {
         Ok(value) if valid => Ok(ExprKind::Float(value, suffix)),
-        _ => Err(bad(
-            "not a floating literal: the suffixes are f, h and bf".into()
-        )),
+        _ => Err(bad("not a floating literal: the suffixes are f, h and bf".into())),
     }
 }
 
-fn integer(
-    text: &str,
-    radix: u32,
-    bad: &dyn Fn(String) -> Box<Diagnostic>,
-) -> Result<ExprKind, Box<Diagnostic>> {
-    let end = text
-        .find(|c: char| !c.is_digit(radix))
-        .unwrap_or(text.len());
+fn integer(text: &str, radix: u32, bad: &dyn Fn(String) -> Box<Diagnostic>) -> Result<ExprKind, Box<Diagnostic>> {
+    let end = text.find(|c: char| !c.is_digit(radix)).unwrap_or(text.len());
     let (digits, suffix) = text.split_at(end);
     let (unsigned, long) = match suffix {
         "" => (false, false),
@@ -429,8 +393,7 @@ fn integer(
     if digits.is_empty() {
         return Err(bad("no digits".into()));
     }
-    let value =
-        u64::from_str_radix(digits, radix).map_err(|_| bad("does not fit in 64 bits".into()))?;
+    let value = u64::from_str_radix(digits, radix).map_err(|_| bad("does not fit in 64 bits".into()))?;
     Ok(ExprKind::Int(
         value,
         IntSuffix {
@@ -547,10 +510,7 @@ mod tests {
             texts("a<b>>=c // x\n/* y */->d"),
             ["a", "<", "b", ">>=", "c", "->", "d"]
         );
-        assert_eq!(
-            texts("x\\\ny 1.5e-3f .5h 1..2"),
-            ["xy", "1.5e-3f", ".5h", "1..2"]
-        );
+        assert_eq!(texts("x\\\ny 1.5e-3f .5h 1..2"), ["xy", "1.5e-3f", ".5h", "1..2"]);
         assert_eq!(texts("0x1p-3f+1"), ["0x1p-3f", "+", "1"]);
         assert_eq!(
             texts("1'000 'a' \"b\\\"c\" R\"(d\"e)\""),
@@ -560,20 +520,9 @@ mod tests {
 
     #[test]
     fn flags() {
-        let tokens = lex(
-            FileId(0),
-            "a b\n#c",
-            &mut Interner::default(),
-            &mut Vec::new(),
-        );
-        let flags: Vec<_> = tokens
-            .iter()
-            .map(|t| (t.line_start, t.space_before))
-            .collect();
-        assert_eq!(
-            flags,
-            [(true, false), (false, true), (true, true), (false, false)]
-        );
+        let tokens = lex(FileId(0), "a b\n#c", &mut Interner::default(), &mut Vec::new());
+        let flags: Vec<_> = tokens.iter().map(|t| (t.line_start, t.space_before)).collect();
+        assert_eq!(flags, [(true, false), (false, true), (true, true), (false, false)]);
     }
 
     #[test]
@@ -589,47 +538,23 @@ mod tests {
                 },
             )
         };
-        assert_eq!(
-            number("1'000'000", span),
-            Ok(int(1_000_000, false, false, true))
-        );
+        assert_eq!(number("1'000'000", span), Ok(int(1_000_000, false, false, true)));
         assert_eq!(number("0xFFu", span), Ok(int(255, true, false, false)));
         assert_eq!(number("0b101UL", span), Ok(int(5, true, true, false)));
         assert_eq!(number("017", span), Ok(int(15, false, false, false)));
-        assert_eq!(
-            number("0.5h", span),
-            Ok(ExprKind::Float(0.5, FloatSuffix::Half))
-        );
-        assert_eq!(
-            number("1.0bf", span),
-            Ok(ExprKind::Float(1.0, FloatSuffix::BFloat))
-        );
+        assert_eq!(number("0.5h", span), Ok(ExprKind::Float(0.5, FloatSuffix::Half)));
+        assert_eq!(number("1.0bf", span), Ok(ExprKind::Float(1.0, FloatSuffix::BFloat)));
         assert_eq!(
             number("1e999f", span),
             Ok(ExprKind::Float(f64::INFINITY, FloatSuffix::Float))
         );
-        assert_eq!(
-            number("1.f", span),
-            Ok(ExprKind::Float(1.0, FloatSuffix::Float))
-        );
-        assert_eq!(
-            number("0x1.8p1", span),
-            Ok(ExprKind::Float(3.0, FloatSuffix::None))
-        );
+        assert_eq!(number("1.f", span), Ok(ExprKind::Float(1.0, FloatSuffix::Float)));
+        assert_eq!(number("0x1.8p1", span), Ok(ExprKind::Float(3.0, FloatSuffix::None)));
         assert_eq!(
             number("0x1p-149f", span),
             Ok(ExprKind::Float(2f64.powi(-149), FloatSuffix::Float))
         );
-        for bad in [
-            "1q",
-            "0x",
-            "99999999999999999999",
-            "1.0ff",
-            "0b2",
-            "08",
-            "1e",
-            "inff",
-        ] {
+        for bad in ["1q", "0x", "99999999999999999999", "1.0ff", "0b2", "08", "1e", "inff"] {
             assert!(number(bad, span).is_err(), "{bad}");
         }
     }
@@ -648,10 +573,7 @@ mod tests {
         let mut kinds = |source: &str| {
             let mut errors = Vec::new();
             let tokens = lex(FileId(0), source, &mut interner, &mut errors);
-            tokens
-                .into_iter()
-                .map(|token| token.kind)
-                .collect::<Vec<_>>()
+            tokens.into_iter().map(|token| token.kind).collect::<Vec<_>>()
         };
         let stray = |c| TokenKind::Stray(c);
         assert!(matches!(kinds("größe日")[0], TokenKind::Ident(_)));

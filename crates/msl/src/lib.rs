@@ -62,11 +62,7 @@ pub fn with_large_stack<R: Send>(f: impl FnOnce() -> R + Send) -> R {
 ///
 /// # Errors
 /// All errors that were found, up to [`CompileOptions::max_errors`], with the warnings.
-pub fn parse(
-    source: &str,
-    file_name: &str,
-    options: &CompileOptions,
-) -> Result<Translation, Diagnostics> {
+pub fn parse(source: &str, file_name: &str, options: &CompileOptions) -> Result<Translation, Diagnostics> {
     with_large_stack(|| parse_here(source, file_name, options))
 }
 
@@ -74,11 +70,7 @@ pub fn parse(
 ///
 /// # Errors
 /// As [`parse`].
-pub fn parse_here(
-    source: &str,
-    file_name: &str,
-    options: &CompileOptions,
-) -> Result<Translation, Diagnostics> {
+pub fn parse_here(source: &str, file_name: &str, options: &CompileOptions) -> Result<Translation, Diagnostics> {
     let mut sources = source::SourceMap::new();
     let output = preprocessor::preprocess(source, file_name, options, &mut sources);
     let mut list = output.diagnostics;
@@ -86,8 +78,7 @@ pub fn parse_here(
     let mut decls = Vec::new();
     if errors == 0 {
         let available = parser::Available::new(options.std, &output.system_headers);
-        let (parsed, diagnostics) =
-            parser::parse_tokens(&output.tokens, available, options.max_errors);
+        let (parsed, diagnostics) = parser::parse_tokens(&output.tokens, available, options.max_errors);
         decls = parsed;
         list.extend(diagnostics);
     }

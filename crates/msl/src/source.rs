@@ -63,18 +63,12 @@ impl Span {
 
     /// The empty span just before this one.
     pub fn start(self) -> Span {
-        Span {
-            hi: self.lo,
-            ..self
-        }
+        Span { hi: self.lo, ..self }
     }
 
     /// The empty span just after this one.
     pub fn end(self) -> Span {
-        Span {
-            lo: self.hi,
-            ..self
-        }
+        Span { lo: self.hi, ..self }
     }
 }
 
@@ -104,10 +98,7 @@ pub struct SourceFile {
 impl SourceFile {
     /// 1-based line and column (in characters) of a byte offset.
     pub fn line_col(&self, offset: u32) -> (u32, u32) {
-        let line = self
-            .line_starts
-            .partition_point(|&s| s <= offset)
-            .saturating_sub(1);
+        let line = self.line_starts.partition_point(|&s| s <= offset).saturating_sub(1);
         let start = self.line_starts[line] as usize;
         let end = (offset as usize).min(self.text.len());
         let before = self.text.as_bytes().get(start..end).unwrap_or(&[]);
@@ -121,10 +112,7 @@ impl SourceFile {
         let Some(&start) = self.line_starts.get(index) else {
             return "";
         };
-        let end = self
-            .line_starts
-            .get(index + 1)
-            .map_or(self.text.len(), |&e| e as usize);
+        let end = self.line_starts.get(index + 1).map_or(self.text.len(), |&e| e as usize);
         self.text
             .get(start as usize..end)
             .unwrap_or("")
@@ -173,12 +161,7 @@ impl SourceMap {
     }
 
     /// Adds a file and returns its id.
-    pub fn add_file(
-        &mut self,
-        name: impl Into<String>,
-        text: impl Into<Arc<str>>,
-        origin: FileOrigin,
-    ) -> FileId {
+    pub fn add_file(&mut self, name: impl Into<String>, text: impl Into<Arc<str>>, origin: FileOrigin) -> FileId {
         let text: Arc<str> = text.into();
         let mut line_starts = vec![0u32];
         line_starts.extend(
@@ -204,9 +187,7 @@ impl SourceMap {
 
     /// The expansion behind an id; `None` for [`ExpansionId::NONE`].
     pub fn expansion(&self, id: ExpansionId) -> Option<&Expansion> {
-        (id.0 as usize)
-            .checked_sub(1)
-            .and_then(|i| self.expansions.get(i))
+        (id.0 as usize).checked_sub(1).and_then(|i| self.expansions.get(i))
     }
 
     /// The file behind an id; `None` when the id is from another map.

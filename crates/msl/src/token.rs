@@ -142,9 +142,7 @@ impl Token {
     /// The spelling.
     pub fn text(&self) -> String {
         match &self.kind {
-            TokenKind::Ident(n) | TokenKind::Number(n) | TokenKind::Str(n) | TokenKind::Char(n) => {
-                n.to_string()
-            }
+            TokenKind::Ident(n) | TokenKind::Number(n) | TokenKind::Str(n) | TokenKind::Char(n) => n.to_string(),
             TokenKind::Punct(p) => p.spelling().to_string(),
             TokenKind::Stray(c) => c.to_string(),
             TokenKind::Pragma(_) => "#pragma".to_string(),

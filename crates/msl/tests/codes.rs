@@ -15,8 +15,7 @@ fn files(folder: &Path, out: &mut Vec<PathBuf>) {
             if path.file_name().is_none_or(|name| name != "tests") {
                 files(&path, out);
             }
-        } else if path.extension().is_some_and(|e| e == "rs")
-            && path.file_name().is_none_or(|name| name != "tests.rs")
+        } else if path.extension().is_some_and(|e| e == "rs") && path.file_name().is_none_or(|name| name != "tests.rs")
         {
             out.push(path);
         }
@@ -93,10 +92,7 @@ fn page_lists_every_code_once() {
         .filter(|code| listed.iter().filter(|other| other == code).count() > 1)
         .collect();
     let missing: Vec<&String> = used.keys().filter(|code| !unique.contains(code)).collect();
-    let unused: Vec<&&String> = unique
-        .iter()
-        .filter(|code| !used.contains_key(**code))
-        .collect();
+    let unused: Vec<&&String> = unique.iter().filter(|code| !used.contains_key(**code)).collect();
     assert!(used.len() > 250, "the sources are missing");
     assert!(missing.is_empty(), "not on the page: {missing:?}");
     assert!(unused.is_empty(), "on the page only: {unused:?}");
@@ -124,20 +120,17 @@ fn parts_of_the_compiler_share_no_code() {
 fn codes_of_several_files() {
     // One cause each: what is said depends on where it is found.
     const SHARED: &[&str] = &[
-        "E0104", "E0112", "E0115", "E0301", "E0302", "E0303", "E0310", "E0311", "E0312", "E0420",
-        "E0433", "E0434", "E0436", "E0445", "E0447", "E0458", "E0463", "E0466", "E0468", "E0472",
-        "E0476", "E0482", "E0484", "E0485", "E0486", "E0488", "E0491", "E0492", "E0495", "E0810",
-        "E0811", "E0812", "E0813", "E0815", "E0842", "E0848", "E0854", "E0860", "E0866", "E0910",
+        "E0104", "E0112", "E0115", "E0301", "E0302", "E0303", "E0310", "E0311", "E0312", "E0420", "E0433", "E0434",
+        "E0436", "E0445", "E0447", "E0458", "E0463", "E0466", "E0468", "E0472", "E0476", "E0482", "E0484", "E0485",
+        "E0486", "E0488", "E0491", "E0492", "E0495", "E0810", "E0811", "E0812", "E0813", "E0815", "E0842", "E0848",
+        "E0854", "E0860", "E0866", "E0910",
     ];
     let several: Vec<String> = used()
         .into_iter()
         .filter(|(_, files)| files.len() > 1)
         .map(|(code, _)| code)
         .collect();
-    let new: Vec<&String> = several
-        .iter()
-        .filter(|code| !SHARED.contains(&code.as_str()))
-        .collect();
+    let new: Vec<&String> = several.iter().filter(|code| !SHARED.contains(&code.as_str())).collect();
     assert!(
         new.is_empty(),
         "used by a second file: {new:?}; take a new code if the cause is another"

@@ -65,21 +65,9 @@ const ROWS: &[(&str, &str, &str)] = &[
     ("half", "metal_fp4_e2m1_format", "half float"),
     ("half", "metal_fp8_e4m3_format", "half float"),
     ("half", "metal_fp8_e5m2_format", "half float"),
-    (
-        "metal_fp4_e2m1_format",
-        "metal_fp4_e2m1_format",
-        "half float",
-    ),
-    (
-        "metal_fp8_e4m3_format",
-        "metal_fp8_e4m3_format",
-        "half float",
-    ),
-    (
-        "metal_fp8_e5m2_format",
-        "metal_fp8_e5m2_format",
-        "half float",
-    ),
+    ("metal_fp4_e2m1_format", "metal_fp4_e2m1_format", "half float"),
+    ("metal_fp8_e4m3_format", "metal_fp8_e4m3_format", "half float"),
+    ("metal_fp8_e5m2_format", "metal_fp8_e5m2_format", "half float"),
 ];
 
 /// Every type that an operand can have in some row.
@@ -107,9 +95,9 @@ fn rows_of_types() {
     for left in OPERANDS {
         for right in OPERANDS {
             for destination in ["half", "bfloat", "float", "int"] {
-                let supported = ROWS.iter().any(|row| {
-                    (row.0, row.1) == (*left, *right) && row.2.split(' ').any(|d| d == destination)
-                });
+                let supported = ROWS
+                    .iter()
+                    .any(|row| (row.0, row.1) == (*left, *right) && row.2.split(' ').any(|d| d == destination));
                 rows += usize::from(supported);
                 let source = format!(
                     "#include <MetalPerformancePrimitives/MetalPerformancePrimitives.h>
@@ -205,8 +193,7 @@ fn lenient() {
         let source = source(body);
         let strict = Library::compile(&source, "strict.metal", &CompileOptions::default());
         let strict = strict.err().unwrap_or_else(|| panic!("{body} compiles"));
-        let library = Library::compile(&source, "lenient.metal", &lenient)
-            .unwrap_or_else(|d| panic!("{}", d.render()));
+        let library = Library::compile(&source, "lenient.metal", &lenient).unwrap_or_else(|d| panic!("{}", d.render()));
         let warnings = library.warnings();
         assert_eq!(strict.list.len(), 1, "{body}");
         assert_eq!(warnings.list.len(), 1, "{body}");
@@ -233,21 +220,16 @@ fn reduction_without_identity_warns() {
     };
     assert_eq!(
         warnings("reduce_rows(d, r, reduction_operation::max);"),
-        [
-            "W0873 'reduce_rows' starts from the identity of a sum (0) whatever the operation is; pass the identity"
-        ]
+        ["W0873 'reduce_rows' starts from the identity of a sum (0) whatever the operation is; pass the identity"]
     );
-    assert!(
-        warnings("reduce_rows(d, r); reduce_rows(d, r, reduction_operation::min, INFINITY);")
-            .is_empty()
-    );
+    assert!(warnings("reduce_rows(d, r); reduce_rows(d, r, reduction_operation::min, INFINITY);").is_empty());
 }
 
 /// What is not supported in a function that no kernel calls is a warning.
 #[test]
 fn unsupported_in_unused_functions() {
-    let source = source("p[0] = 1;")
-        + "float unused(device float *p) { return simd_shuffle_and_fill_down(p[0], p[1], 1); }\n";
+    let source =
+        source("p[0] = 1;") + "float unused(device float *p) { return simd_shuffle_and_fill_down(p[0], p[1], 1); }\n";
     let library = Library::compile(&source, "unused.metal", &CompileOptions::default())
         .unwrap_or_else(|d| panic!("{}", d.render()));
     let codes: Vec<_> = library.warnings().list.iter().map(|d| d.code).collect();
@@ -372,10 +354,7 @@ fn math_refusals() {
             "int2 x = int2(p[0]); uint2 y = uint2(u[0]); auto z = max(x, y);",
             "E0816 the call of 'max' with 'int' and 'uint' is ambiguous | help: convert one argument: 'uint(…)'",
         ),
-        (
-            "float x = max(p[0]);",
-            "E0811 'max' takes 2 arguments, 1 given",
-        ),
+        ("float x = max(p[0]);", "E0811 'max' takes 2 arguments, 1 given"),
         (
             "auto x = max(float2(0), float3(0));",
             "E0814 'max' takes vectors of one length, not 2 and 3",
@@ -384,10 +363,7 @@ fn math_refusals() {
             "auto x = popcount(p[0]);",
             "E0815 'popcount' takes integers, not 'float'",
         ),
-        (
-            "auto x = mulhi(1, p[0]);",
-            "E0815 'mulhi' takes integers, not 'float'",
-        ),
+        ("auto x = mulhi(1, p[0]);", "E0815 'mulhi' takes integers, not 'float'"),
         (
             "auto x = cross(float2(0), float2(1));",
             "E0817 'cross' takes vectors of 3 components, not 2",
@@ -421,10 +397,7 @@ fn math_refusals() {
             "auto x = extract_bits(p[0], 1u, 2u);",
             "E0815 'extract_bits' takes integers, not 'float'",
         ),
-        (
-            "auto x = frexp({1}, p[0]);",
-            "E0812 'frexp' takes no braced list",
-        ),
+        ("auto x = frexp({1}, p[0]);", "E0812 'frexp' takes no braced list"),
         (
             "auto x = fast::sin(1.0f, 2.0f);",
             "E0811 'sin' takes 1 argument, 2 given",
@@ -456,10 +429,7 @@ fn group_refusals() {
             "auto x = simd_and(p[0]);",
             "E0815 'simd_and' takes integers, not 'float'",
         ),
-        (
-            "auto x = simd_sum();",
-            "E0811 'simd_sum' takes 1 argument, 0 given",
-        ),
+        ("auto x = simd_sum();", "E0811 'simd_sum' takes 1 argument, 0 given"),
         (
             "auto x = simd_shuffle(p[0]);",
             "E0811 'simd_shuffle' takes 2 arguments, 1 given",
@@ -468,10 +438,7 @@ fn group_refusals() {
             "auto x = simd_shuffle(p[0], p);",
             "E0823 expected a number, not 'device float *'",
         ),
-        (
-            "auto x = simd_all(p);",
-            "E0823 expected a number, not 'device float *'",
-        ),
+        ("auto x = simd_all(p);", "E0823 expected a number, not 'device float *'"),
         (
             "auto x = simd_ballot(true).count();",
             "E0472 'simd_vote' has no member function 'count'",
@@ -484,10 +451,7 @@ fn group_refusals() {
             "threadgroup_barrier();",
             "E0811 'threadgroup_barrier' takes 1 to 2 arguments, 0 given",
         ),
-        (
-            "auto x = simd_sum({1});",
-            "E0812 'simd_sum' takes no braced list here",
-        ),
+        ("auto x = simd_sum({1});", "E0812 'simd_sum' takes no braced list here"),
     ]);
 }
 
@@ -547,10 +511,7 @@ fn traits_and_bits_refusals() {
             "auto x = numeric_limits<Pair>::max();",
             "E0921 'numeric_limits<Pair>' has no members: its argument must be a number type",
         ),
-        (
-            "auto x = is_same<3, int>::value;",
-            "E0922 'is_same' takes types",
-        ),
+        ("auto x = is_same<3, int>::value;", "E0922 'is_same' takes types"),
         (
             "auto x = numeric_limits<float>::max(1);",
             "E0811 'max' takes no arguments",
@@ -559,10 +520,7 @@ fn traits_and_bits_refusals() {
             "auto x = numeric_limits<float>::width;",
             "E0435 there is no 'width' in type 'numeric_limits<float>'",
         ),
-        (
-            "remove_cv_t x;",
-            "E0434 'remove_cv_t' needs template arguments here",
-        ),
+        ("remove_cv_t x;", "E0434 'remove_cv_t' needs template arguments here"),
         (
             "auto x = as_type<half>(p[0]);",
             "E0936 'as_type' needs types of one size: 'float' has 4 bytes, 'half' has 2",

@@ -116,14 +116,8 @@ fn descriptor_and_scope() {
             "matmul2d<matmul2d_descriptor(16, 16), execution_simdgroups<half>> op;",
             "E0822 template argument 1 of 'execution_simdgroups' must be an integer, not 'half'",
         ),
-        (
-            "OP(0, 16);",
-            "E0878 matmul2d_descriptor: m = 0 is not in 1…65536",
-        ),
-        (
-            "OP(16, -4);",
-            "E0878 matmul2d_descriptor: n = -4 is not in 1…65536",
-        ),
+        ("OP(0, 16);", "E0878 matmul2d_descriptor: m = 0 is not in 1…65536"),
+        ("OP(16, -4);", "E0878 matmul2d_descriptor: n = -4 is not in 1…65536"),
         (
             "OP(16, 16, 70000);",
             "E0878 matmul2d_descriptor: k = 70000 is not in 1…65536",
@@ -151,10 +145,7 @@ fn descriptor_and_scope() {
 #[test]
 fn operands_of_run() {
     check(&[
-        (
-            "OP(16, 16); op.run(a, b);",
-            "E0811 'run' takes 3 arguments, 2 given",
-        ),
+        ("OP(16, 16); op.run(a, b);", "E0811 'run' takes 3 arguments, 2 given"),
         (
             "OP(16, 16); op.run(a, p, c);",
             "E0894 the right operand of 'run' must be a tensor or cooperative tensor, not 'device float *'",
@@ -510,14 +501,8 @@ fn extents_types() {
             "dextents<float, 2> e;",
             "E0825 the index type of extents must be an integer type, not 'float'",
         ),
-        (
-            "dextents<int, 17> e;",
-            "E0826 a tensor's rank is 0 to 16, not 17",
-        ),
-        (
-            "dextents<int, -1> e;",
-            "E0826 a tensor's rank is 0 to 16, not -1",
-        ),
+        ("dextents<int, 17> e;", "E0826 a tensor's rank is 0 to 16, not 17"),
+        ("dextents<int, -1> e;", "E0826 a tensor's rank is 0 to 16, not -1"),
         (
             "extents<int, -5, 4> e;",
             "E0855 an extent of 'extents' cannot be -5 | help: an extent is a count of elements, or 'dynamic_extent'",
@@ -550,10 +535,7 @@ fn extents_types() {
             "D2 e(1, 2); int x = e.extent(int(p[0]));",
             "E0832 the dimension must be a constant here | help: unroll the loop over dimensions by hand",
         ),
-        (
-            "D2 e(p, 2);",
-            "E0823 expected a number, not 'device float *'",
-        ),
+        ("D2 e(p, 2);", "E0823 expected a number, not 'device float *'"),
         ("D2 e(1);", "E0827 extents of rank 2 take 2 values, 1 given"),
     ]);
 }
@@ -725,10 +707,7 @@ fn tensor_members() {
             "int x = a.get_extent();",
             "E0811 'get_extent' takes 1 argument, 0 given",
         ),
-        (
-            "ac[0, 0] = 1;",
-            "E0534 this object is 'const' and cannot be written",
-        ),
+        ("ac[0, 0] = 1;", "E0534 this object is 'const' and cannot be written"),
         ("k[0, 0] = 1;", "E0533 'constant' memory cannot be written"),
         (
             "ac.set(1.0h, 0, 0);",

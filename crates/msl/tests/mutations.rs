@@ -154,11 +154,10 @@ fn damaged_kernels_do_not_break_the_compiler() {
         for _ in 0..rounds {
             let text = mutate(&words, &mut random);
             let start = Instant::now();
-            let result =
-                std::panic::catch_unwind(|| match Library::compile(&text, "m.metal", &options) {
-                    Ok(_) => true,
-                    Err(d) => d.render().is_empty() || d.to_json().is_empty(),
-                });
+            let result = std::panic::catch_unwind(|| match Library::compile(&text, "m.metal", &options) {
+                Ok(_) => true,
+                Err(d) => d.render().is_empty() || d.to_json().is_empty(),
+            });
             let slow = start.elapsed() > Duration::from_secs(30);
             if result.is_err() || slow {
                 let kept = std::env::temp_dir().join(format!("mutation_{}.metal", broken.len()));

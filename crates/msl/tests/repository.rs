@@ -12,10 +12,7 @@ fn sources(folder: &str) -> Vec<PathBuf> {
     let mut out: Vec<PathBuf> = std::fs::read_dir(root().join(folder))
         .expect("the folder is part of the repository")
         .map(|entry| entry.expect("a readable folder").path())
-        .filter(|path| {
-            path.extension()
-                .is_some_and(|extension| extension == "metal")
-        })
+        .filter(|path| path.extension().is_some_and(|extension| extension == "metal"))
         .collect();
     out.sort();
     out
@@ -29,16 +26,11 @@ fn compile(path: &Path) -> Result<(), String> {
         lenient: source.contains("// option: lenient"),
         ..CompileOptions::default()
     };
-    for line in source
-        .lines()
-        .filter_map(|line| line.strip_prefix("// flags:"))
-    {
+    for line in source.lines().filter_map(|line| line.strip_prefix("// flags:")) {
         let words: Vec<&str> = line.split_whitespace().collect();
         for pair in words.windows(2).filter(|pair| pair[0] == "-D") {
             let (name, value) = pair[1].split_once('=').unwrap_or((pair[1], "1"));
-            options
-                .defines
-                .push((name.to_string(), Some(value.to_string())));
+            options.defines.push((name.to_string(), Some(value.to_string())));
         }
     }
     let name = path.display().to_string();
@@ -50,11 +42,9 @@ fn compile(path: &Path) -> Result<(), String> {
         let mut lowered = library
             .specialize(&kernel.name, &Default::default())
             .map_err(|error| format!("{}: {}", kernel.name, error.render()))?;
-        anymetal_ir::verify::verify(&lowered)
-            .map_err(|error| format!("{}: {error}", kernel.name))?;
+        anymetal_ir::verify::verify(&lowered).map_err(|error| format!("{}: {error}", kernel.name))?;
         anymetal_ir::passes::optimize(&mut lowered);
-        anymetal_ir::verify::verify(&lowered)
-            .map_err(|error| format!("{} after optimize: {error}", kernel.name))?;
+        anymetal_ir::verify::verify(&lowered).map_err(|error| format!("{} after optimize: {error}", kernel.name))?;
     }
     Ok(())
 }
@@ -70,10 +60,7 @@ fn check(folder: &str) {
         }
         match (compile(&path), refused) {
             (Ok(()), false) | (Err(_), true) => {}
-            (Ok(()), true) => failures.push(format!(
-                "{}: compiles, but should be refused",
-                path.display()
-            )),
+            (Ok(()), true) => failures.push(format!("{}: compiles, but should be refused", path.display())),
             (Err(error), false) => failures.push(format!("{}:\n{error}", path.display())),
         }
     }

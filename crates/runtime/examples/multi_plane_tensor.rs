@@ -4,8 +4,7 @@
 //!     cargo run -p anymetal --example multi_plane_tensor
 
 use anymetal::{
-    Attachments, AuxiliaryPlaneDescriptor, Device, ElementFormat, PlaneType, Result,
-    TensorDescriptor, TensorUsage,
+    Attachments, AuxiliaryPlaneDescriptor, Device, ElementFormat, PlaneType, Result, TensorDescriptor, TensorUsage,
 };
 
 const COLUMNS: usize = 256;
@@ -31,9 +30,7 @@ fn main() -> Result<()> {
     }
 
     // Values over many orders of magnitude: each block finds its own scale.
-    let values: Vec<f32> = (0..COLUMNS * ROWS)
-        .map(|i| (i as f32 + 0.5).powi(3))
-        .collect();
+    let values: Vec<f32> = (0..COLUMNS * ROWS).map(|i| (i as f32 + 0.5).powi(3)).collect();
     tensor.quantise(&values)?;
     let back = tensor.dequantise()?;
     let error = values
@@ -46,10 +43,9 @@ fn main() -> Result<()> {
     // The same planes in buffers of one's own, as a model file would provide them.
     let data = device.new_buffer_with_bytes(&tensor.read_plane(PlaneType::Data)?)?;
     let factors = device.new_buffer_with_bytes(&tensor.read_plane(PlaneType::Scales)?)?;
-    let attachments =
-        Attachments::new()
-            .with(PlaneType::Data, &data, 0)
-            .with(PlaneType::Scales, &factors, 0);
+    let attachments = Attachments::new()
+        .with(PlaneType::Data, &data, 0)
+        .with(PlaneType::Scales, &factors, 0);
     let shared = device.new_tensor_with_attachments(&descriptor, &attachments)?;
     assert_eq!(shared.dequantise()?, back);
     println!("the tensor over two buffers holds the same values");

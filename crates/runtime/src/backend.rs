@@ -4,8 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anymetal_cpu::{
-    BoundArgument, CpuKernel, DispatchError, DispatchOptions, Grid, ScaleBinding, TensorBinding,
-    TensorTable,
+    BoundArgument, CpuKernel, DispatchError, DispatchOptions, Grid, ScaleBinding, TensorBinding, TensorTable,
 };
 use anymetal_formats::PlaneType;
 use anymetal_ir::{Kernel, LocationId};
@@ -60,12 +59,7 @@ pub(crate) struct Ran {
 }
 
 /// Runs one checked dispatch to its end.
-pub(crate) fn run(
-    pipeline: &PipelineInner,
-    bound: &[Bound],
-    resources: &[Tensor],
-    launch: &Launch,
-) -> Result<Ran> {
+pub(crate) fn run(pipeline: &PipelineInner, bound: &[Bound], resources: &[Tensor], launch: &Launch) -> Result<Ran> {
     let kernel = &pipeline.kernel;
     let arguments: Vec<BoundArgument> = bound
         .iter()
@@ -78,11 +72,10 @@ pub(crate) fn run(
     };
     let table = Resident(resources);
     let start = Instant::now();
-    let result =
-        pipeline
-            .compiled
-            .cpu
-            .dispatch(&arguments, &launch, &options(&pipeline.options), &table);
+    let result = pipeline
+        .compiled
+        .cpu
+        .dispatch(&arguments, &launch, &options(&pipeline.options), &table);
     let time = start.elapsed();
     match result {
         Ok(report) => Ok(Ran { time, report }),

@@ -64,10 +64,7 @@ pub(crate) struct Launch {
 }
 
 /// Checks every argument of the pipeline's kernel against what is bound.
-pub(crate) fn check_bindings(
-    pipeline: &Pipeline,
-    bindings: &Bindings,
-) -> Result<Vec<Bound>, BindingError> {
+pub(crate) fn check_bindings(pipeline: &Pipeline, bindings: &Bindings) -> Result<Vec<Bound>, BindingError> {
     let kernel = pipeline.name();
     let arguments = pipeline.arguments();
     let mut bound = Vec::with_capacity(arguments.len());
@@ -190,11 +187,7 @@ fn check_one(kernel: &str, argument: &Argument, binding: &Binding) -> Result<Bou
                 });
             }
             if argument.is_written() && !buffer.is_writable() {
-                return Err(BindingError::ReadOnly {
-                    kernel,
-                    name,
-                    binding,
-                });
+                return Err(BindingError::ReadOnly { kernel, name, binding });
             }
             Ok(Bound::Memory {
                 buffer: buffer.clone(),
@@ -299,11 +292,7 @@ fn check_tensor(kernel: &str, argument: &Argument, tensor: &Tensor) -> Result<()
         .iter()
         .any(|&p| tensor.find(p).is_ok_and(|(_, m)| !m.memory.is_writable()));
     if argument.is_written() && read_only {
-        return Err(BindingError::ReadOnly {
-            kernel,
-            name,
-            binding,
-        });
+        return Err(BindingError::ReadOnly { kernel, name, binding });
     }
     Ok(())
 }
@@ -374,10 +363,7 @@ pub(crate) fn check_launch(
                 required: *required,
                 place: crate::backend::place(&pipeline.0.kernel, *location),
                 size: threadgroup.to_string(),
-                given: format!(
-                    "{groups} SIMD-group{}{partial}",
-                    if groups == 1 { "" } else { "s" }
-                ),
+                given: format!("{groups} SIMD-group{}{partial}", if groups == 1 { "" } else { "s" }),
             });
         }
     }
@@ -411,9 +397,7 @@ pub(crate) fn check_launch(
             kernel: kernel(),
             size: grid.to_string(),
         };
-        launch.threads[d] = threads
-            .and_then(|n| u32::try_from(n).ok())
-            .ok_or_else(too_large)?;
+        launch.threads[d] = threads.and_then(|n| u32::try_from(n).ok()).ok_or_else(too_large)?;
         launch.threadgroup[d] = u32::try_from(threadgroup.0[d]).map_err(|_| too_large())?;
     }
     Ok(launch)

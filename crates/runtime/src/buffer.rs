@@ -27,10 +27,7 @@ pub struct Buffer {
 
 impl Buffer {
     pub(crate) fn new(memory: HostMemory) -> Self {
-        Self {
-            memory,
-            label: None,
-        }
+        Self { memory, label: None }
     }
 
     /// The same buffer with a name for messages.
@@ -73,9 +70,7 @@ impl Buffer {
     pub fn read_vec<T: Pod>(&self, offset: usize, count: usize) -> Result<Vec<T>> {
         let (element_bytes, length) = (size_of::<T>(), self.length());
         // Checked before the allocation, which would follow an absurd count.
-        let end = count
-            .checked_mul(element_bytes)
-            .and_then(|n| n.checked_add(offset));
+        let end = count.checked_mul(element_bytes).and_then(|n| n.checked_add(offset));
         if end.is_none_or(|end| end > length) {
             return Err(Error::BufferRange {
                 offset,
@@ -134,11 +129,7 @@ impl Buffer {
     }
 
     /// Where a tensor of this descriptor would lie, without making it.
-    pub fn tensor_layout(
-        &self,
-        descriptor: &TensorDescriptor,
-        offset: usize,
-    ) -> Result<TensorLayout> {
+    pub fn tensor_layout(&self, descriptor: &TensorDescriptor, offset: usize) -> Result<TensorLayout> {
         Ok(descriptor.buffer_layout(offset, self.length())?)
     }
 }

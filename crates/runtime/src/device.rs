@@ -164,13 +164,7 @@ impl Device {
     pub fn new_tensor(&self, descriptor: &TensorDescriptor) -> Result<Tensor> {
         let layout = descriptor.device_layout()?;
         let memory = HostMemory::zeroed(layout.byte_size)?;
-        let planes = vec![
-            PlaneMemory {
-                memory,
-                buffer: None
-            };
-            layout.planes.len()
-        ];
+        let planes = vec![PlaneMemory { memory, buffer: None }; layout.planes.len()];
         Ok(Tensor::new(descriptor.clone(), layout, planes))
     }
 
@@ -196,12 +190,7 @@ impl Device {
     ///
     /// The result is cached by source, name and options, unless the source may include files from the disk, which could
     /// change.
-    pub fn new_library(
-        &self,
-        source: &str,
-        file_name: &str,
-        options: &CompileOptions,
-    ) -> Result<Library> {
+    pub fn new_library(&self, source: &str, file_name: &str, options: &CompileOptions) -> Result<Library> {
         let cacheable = !reads_files(source, options);
         let key = LibraryKey {
             source: source.into(),
@@ -227,11 +216,7 @@ impl Device {
     }
 
     /// Compiles the Metal source in a file. Its folder is searched for `#include "…"` as any compiler does.
-    pub fn new_library_from_file(
-        &self,
-        path: impl AsRef<Path>,
-        options: &CompileOptions,
-    ) -> Result<Library> {
+    pub fn new_library_from_file(&self, path: impl AsRef<Path>, options: &CompileOptions) -> Result<Library> {
         let path = path.as_ref();
         let name = path.display().to_string();
         let source = std::fs::read_to_string(path).map_err(|source| Error::ReadSource {
@@ -243,11 +228,7 @@ impl Device {
 
     /// A pipeline from kernel IR that was built by other means than Metal source. It is verified, but not optimised: see
     /// [`ir::passes::optimize`](anymetal_ir::passes::optimize).
-    pub fn new_pipeline_from_ir(
-        &self,
-        kernel: Arc<Kernel>,
-        options: &ExecutionOptions,
-    ) -> Result<Pipeline> {
+    pub fn new_pipeline_from_ir(&self, kernel: Arc<Kernel>, options: &ExecutionOptions) -> Result<Pipeline> {
         crate::library::verify(&kernel)?;
         Pipeline::new(kernel, options)
     }
@@ -272,9 +253,7 @@ fn reads_files(source: &str, options: &CompileOptions) -> bool {
         line.strip_prefix('#')
             .is_some_and(|rest| rest.trim_start().starts_with("include") && rest.contains('"'))
     };
-    !options.include_dirs.is_empty()
-        || !options.force_includes.is_empty()
-        || source.lines().any(quoted)
+    !options.include_dirs.is_empty() || !options.force_includes.is_empty() || source.lines().any(quoted)
 }
 
 pub(crate) fn tile_path() -> String {

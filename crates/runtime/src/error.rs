@@ -287,9 +287,7 @@ pub enum BindingError {
         argument: Box<ArgumentType>,
     },
     /// Wrong argument count: something is too many.
-    #[error(
-        "kernel `{kernel}` takes {expected} arguments and has none at {binding}, but something is bound there"
-    )]
+    #[error("kernel `{kernel}` takes {expected} arguments and has none at {binding}, but something is bound there")]
     Unexpected {
         /// The kernel.
         kernel: String,
@@ -299,9 +297,7 @@ pub enum BindingError {
         binding: String,
     },
     /// A buffer where a tensor goes, or the other way round.
-    #[error(
-        "argument `{name}` of kernel `{kernel}` at {binding} is {argument}, but {given} is bound there"
-    )]
+    #[error("argument `{name}` of kernel `{kernel}` at {binding} is {argument}, but {given} is bound there")]
     Kind {
         /// The kernel.
         kernel: String,
@@ -385,9 +381,7 @@ pub enum BindingError {
         index_type: &'static str,
     },
     /// Scale planes that do not match.
-    #[error(
-        "argument `{name}` of kernel `{kernel}` at {binding} {expected}, but the bound tensor {given}"
-    )]
+    #[error("argument `{name}` of kernel `{kernel}` at {binding} {expected}, but the bound tensor {given}")]
     Planes {
         /// The kernel.
         kernel: String,
@@ -453,9 +447,7 @@ pub enum BindingError {
         given: usize,
     },
     /// Memory that must not be written, bound where the kernel writes.
-    #[error(
-        "argument `{name}` of kernel `{kernel}` at {binding} is written, but the memory bound there is read-only"
-    )]
+    #[error("argument `{name}` of kernel `{kernel}` at {binding} is written, but the memory bound there is read-only")]
     ReadOnly {
         /// The kernel.
         kernel: String,
@@ -489,9 +481,7 @@ pub enum GridError {
         size: String,
     },
     /// More threads in a threadgroup than allowed.
-    #[error(
-        "kernel `{kernel}`: a threadgroup of {size} has {threads} threads, but {limit_of} allows {limit}"
-    )]
+    #[error("kernel `{kernel}`: a threadgroup of {size} has {threads} threads, but {limit_of} allows {limit}")]
     TooManyThreads {
         /// The kernel.
         kernel: String,
@@ -550,9 +540,7 @@ mod tests {
 
     #[test]
     fn the_nearest_kernel_is_named() {
-        let names: Vec<String> = ["flash_attention", "matmul_f16", "add"]
-            .map(String::from)
-            .into();
+        let names: Vec<String> = ["flash_attention", "matmul_f16", "add"].map(String::from).into();
         let error = NoSuchKernel::new("flash_atention", "k.metal", names.clone());
         assert_eq!(
             error.to_string(),

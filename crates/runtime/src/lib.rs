@@ -60,21 +60,16 @@ mod tensor;
 pub use anymetal_cpu::tile::TilePath;
 pub use anymetal_cpu::{HostMemory, MemoryError};
 pub use anymetal_formats::{
-    AuxiliaryPlaneDescriptor, AuxiliaryPlanes, DescriptorError, ElementFormat, Extents,
-    PlaneLayout, PlaneType, QuantiseError, RankTooLarge, Saturation, Strides, TensorDescriptor,
-    TensorLayout, TensorUsage,
+    AuxiliaryPlaneDescriptor, AuxiliaryPlanes, DescriptorError, ElementFormat, Extents, PlaneLayout, PlaneType,
+    QuantiseError, RankTooLarge, Saturation, Strides, TensorDescriptor, TensorLayout, TensorUsage,
 };
 pub use anymetal_ir as ir;
-pub use anymetal_msl::{
-    CompileOptions, Diagnostic, Diagnostics, FunctionConstantInfo, MetalStd, Severity,
-};
+pub use anymetal_msl::{CompileOptions, Diagnostic, Diagnostics, FunctionConstantInfo, MetalStd, Severity};
 
 pub use buffer::Buffer;
 pub use device::{Device, DeviceLimits};
 pub use error::{BindingError, Error, GridError, NoSuchKernel, Result, SliceError};
 pub use library::Library;
-pub use pipeline::{
-    Access, Argument, ArgumentType, ConstantValue, ExecutionOptions, FunctionConstants, Pipeline,
-};
+pub use pipeline::{Access, Argument, ArgumentType, ConstantValue, ExecutionOptions, FunctionConstants, Pipeline};
 pub use queue::{CommandEncoder, CommandReport, DispatchReport, Queue, Size, Submission, Traffic};
 pub use tensor::{Attachments, Tensor};

@@ -58,12 +58,7 @@ impl Library {
 
     /// The host names of its kernels, instantiated templates included, in the order of the source.
     pub fn kernel_names(&self) -> Vec<String> {
-        self.0
-            .front
-            .kernels()
-            .iter()
-            .map(|k| k.name.clone())
-            .collect()
+        self.0.front.kernels().iter().map(|k| k.name.clone()).collect()
     }
 
     /// The warnings of the compilation.
@@ -73,11 +68,7 @@ impl Library {
 
     /// The pipeline of a kernel without function constants, with default options.
     pub fn pipeline(&self, kernel: &str) -> Result<Pipeline> {
-        self.pipeline_with(
-            kernel,
-            &FunctionConstants::new(),
-            &ExecutionOptions::default(),
-        )
+        self.pipeline_with(kernel, &FunctionConstants::new(), &ExecutionOptions::default())
     }
 
     /// The pipeline of a kernel with function constants and options. The same request again is answered from a cache.
@@ -172,10 +163,7 @@ fn to_msl(constants: &FunctionConstants) -> msl::FunctionConstantValues {
     };
     msl::FunctionConstantValues {
         by_index: constants.by_index().map(|(i, v)| (i, value(v))).collect(),
-        by_name: constants
-            .by_name()
-            .map(|(n, v)| (n.to_owned(), value(v)))
-            .collect(),
+        by_name: constants.by_name().map(|(n, v)| (n.to_owned(), value(v))).collect(),
     }
 }
 

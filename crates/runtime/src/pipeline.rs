@@ -110,9 +110,7 @@ impl FunctionConstants {
 
     /// The constants set by name.
     pub fn by_name(&self) -> impl Iterator<Item = (&str, ConstantValue)> + '_ {
-        self.by_name
-            .iter()
-            .map(|(name, &value)| (name.as_str(), value))
+        self.by_name.iter().map(|(name, &value)| (name.as_str(), value))
     }
 
     /// A text that is the same for equal sets only.
@@ -275,12 +273,7 @@ impl fmt::Display for ArgumentType {
                 scales,
                 ..
             } => {
-                write!(
-                    f,
-                    "a tensor of {} (rank {}",
-                    element.msl_name(),
-                    extents.len()
-                )?;
+                write!(f, "a tensor of {} (rank {}", element.msl_name(), extents.len())?;
                 if scales.is_some() {
                     write!(f, ", with scales")?;
                 }
@@ -418,10 +411,7 @@ impl Pipeline {
     /// The largest threadgroup that it can be dispatched with.
     pub fn max_total_threads_per_threadgroup(&self) -> usize {
         let device = crate::device::MAX_THREADS_PER_THREADGROUP;
-        self.0
-            .kernel
-            .max_threads
-            .map_or(device, |n| device.min(n as usize))
+        self.0.kernel.max_threads.map_or(device, |n| device.min(n as usize))
     }
 
     /// Bytes of threadgroup memory that the source declares; what `set_threadgroup_memory_length` sets comes on top.

@@ -149,9 +149,7 @@ impl CommandEncoder {
 
     /// Binds a tensor at `[[buffer(index)]]`: tensors and buffers share the index space.
     pub fn set_tensor(&mut self, index: u32, tensor: &Tensor) -> &mut Self {
-        self.bindings
-            .buffers
-            .insert(index, Binding::Tensor(tensor.clone()));
+        self.bindings.buffers.insert(index, Binding::Tensor(tensor.clone()));
         self
     }
 
@@ -176,11 +174,7 @@ impl CommandEncoder {
     }
 
     /// Adds a dispatch of `grid` threads in threadgroups of `threadgroup` threads; those at the end may be smaller.
-    pub fn dispatch_threads(
-        &mut self,
-        grid: impl Into<Size>,
-        threadgroup: impl Into<Size>,
-    ) -> Result<&mut Self> {
+    pub fn dispatch_threads(&mut self, grid: impl Into<Size>, threadgroup: impl Into<Size>) -> Result<&mut Self> {
         self.dispatch(grid.into(), threadgroup.into(), false)
     }
 
@@ -218,9 +212,7 @@ impl CommandEncoder {
                 launch,
             } = dispatch;
             match backend::run(&pipeline.0, bound, resources, launch) {
-                Ok(ran) => report
-                    .dispatches
-                    .push(DispatchReport::new(pipeline, launch, ran)),
+                Ok(ran) => report.dispatches.push(DispatchReport::new(pipeline, launch, ran)),
                 Err(error) => return Submission { result: Err(error) },
             }
         }

@@ -6,8 +6,7 @@ use std::sync::{Arc, OnceLock};
 
 use anymetal_cpu::HostMemory;
 use anymetal_formats::{
-    ElementFormat, Extents, PlaneLayout, PlaneType, Saturation, Strides, TensorDescriptor,
-    TensorLayout, TensorUsage,
+    ElementFormat, Extents, PlaneLayout, PlaneType, Saturation, Strides, TensorDescriptor, TensorLayout, TensorUsage,
 };
 use bytemuck::Pod;
 
@@ -75,10 +74,7 @@ impl Attachments {
     }
 
     pub(crate) fn memories(&self, layout: &TensorLayout) -> Vec<PlaneMemory> {
-        let find = |plane: &PlaneLayout| {
-            self.get(plane.plane)
-                .map(|(buffer, _)| PlaneMemory::of_buffer(buffer))
-        };
+        let find = |plane: &PlaneLayout| self.get(plane.plane).map(|(buffer, _)| PlaneMemory::of_buffer(buffer));
         layout.planes.iter().filter_map(find).collect()
     }
 }
@@ -147,11 +143,7 @@ fn next_resource_id() -> u64 {
 
 impl Tensor {
     /// `memory` has one entry for each plane of `layout`.
-    pub(crate) fn new(
-        descriptor: TensorDescriptor,
-        layout: TensorLayout,
-        memory: Vec<PlaneMemory>,
-    ) -> Self {
+    pub(crate) fn new(descriptor: TensorDescriptor, layout: TensorLayout, memory: Vec<PlaneMemory>) -> Self {
         Self(Arc::new(Inner {
             id: next_resource_id(),
             descriptor,
@@ -240,10 +232,7 @@ impl Tensor {
         self.dimensions().element_count().unwrap_or(0)
     }
 
-    pub(crate) fn find(
-        &self,
-        plane: PlaneType,
-    ) -> Result<(&PlaneLayout, &PlaneMemory), SliceError> {
+    pub(crate) fn find(&self, plane: PlaneType) -> Result<(&PlaneLayout, &PlaneMemory), SliceError> {
         let position = self.0.layout.planes.iter().position(|p| p.plane == plane);
         let position = position.ok_or(SliceError::NoSuchPlane { plane })?;
         Ok((&self.0.layout.planes[position], &self.0.memory[position]))
@@ -294,29 +283,13 @@ impl Tensor {
     }
 
     /// Copies packed values into a part of the data plane. The size of `T` must be that of the elements.
-    pub fn replace_slice<T: Pod>(
-        &self,
-        values: &[T],
-        origin: &[usize],
-        dimensions: &[usize],
-    ) -> Result<()> {
+    pub fn replace_slice<T: Pod>(&self, values: &[T], origin: &[usize], dimensions: &[usize]) -> Result<()> {
         self.check_element::<T>()?;
-        self.replace_bytes(
-            PlaneType::Data,
-            origin,
-            dimensions,
-            bytemuck::cast_slice(values),
-            None,
-        )
+        self.replace_bytes(PlaneType::Data, origin, dimensions, bytemuck::cast_slice(values), None)
     }
 
     /// Copies a part of the data plane into packed values. The size of `T` must be that of the elements.
-    pub fn get_slice<T: Pod>(
-        &self,
-        values: &mut [T],
-        origin: &[usize],
-        dimensions: &[usize],
-    ) -> Result<()> {
+    pub fn get_slice<T: Pod>(&self, values: &mut [T], origin: &[usize], dimensions: &[usize]) -> Result<()> {
         self.check_element::<T>()?;
         self.get_bytes(
             PlaneType::Data,
@@ -344,19 +317,8 @@ impl Tensor {
     pub fn read_plane(&self, plane: PlaneType) -> Result<Vec<u8>> {
         let (layout, _) = self.find(plane)?;
         let dimensions = layout.dimensions;
-        let mut bytes = vec![
-            0;
-            layout
-                .format
-                .bytes_for(dimensions.element_count().unwrap_or(0))
-        ];
-        self.get_bytes(
-            plane,
-            &vec![0; dimensions.rank()],
-            &dimensions,
-            &mut bytes,
-            None,
-        )?;
+        let mut bytes = vec![0; layout.format.bytes_for(dimensions.element_count().unwrap_or(0))];
+        self.get_bytes(plane, &vec![0; dimensions.rank()], &dimensions, &mut bytes, None)?;
         Ok(bytes)
     }
 
@@ -383,10 +345,7 @@ impl Tensor {
             let (needed, given) = (format.bytes_for(count), format.bytes_for(values.len()));
             return Err(SliceError::HostBytes { needed, given }.into());
         }
-        self.write_plane(
-            PlaneType::Data,
-            &format.pack_f32(values, Saturation::Default),
-        )
+        self.write_plane(PlaneType::Data, &format.pack_f32(values, Saturation::Default))
     }
 
     /// Quantises packed values by the OCP MX rule into data and scales. The tensor needs a scales plane and elements of
@@ -503,11 +462,7 @@ impl Copy {
             row_bytes: bytes(row),
             outer: Vec::new(),
         };
-        let mut needed = if dimensions.contains(&0) {
-            0
-        } else {
-            bytes(row)
-        };
+        let mut needed = if dimensions.contains(&0) { 0 } else { bytes(row) };
         for dimension in 0..rank {
             let step = bytes(layout.strides[dimension]);
             if dimension == 0 {
@@ -517,8 +472,7 @@ impl Copy {
             // Outer strides of sub-byte planes are whole bytes: their rows are multiples of 32 elements. A stride of
             // zero or of part of a byte cannot occur in a validated layout.
             copy.device_start += origin[dimension] * step;
-            copy.outer
-                .push((dimensions[dimension], step, bytes(host[dimension])));
+            copy.outer.push((dimensions[dimension], step, bytes(host[dimension])));
             if needed != 0 {
                 needed = (dimensions[dimension] - 1)
                     .saturating_mul(bytes(host[dimension]))

@@ -4,12 +4,11 @@
 use std::sync::Arc;
 
 use anymetal::ir::{
-    self, Access, AddressSpace, Argument, ArgumentKind, Kernel, LocationId, MemoryObject, Scalar,
-    TensorSpec,
+    self, Access, AddressSpace, Argument, ArgumentKind, Kernel, LocationId, MemoryObject, Scalar, TensorSpec,
 };
 use anymetal::{
-    AuxiliaryPlaneDescriptor, CommandEncoder, Device, ElementFormat, ExecutionOptions, Pipeline,
-    PlaneType, Tensor, TensorDescriptor,
+    AuxiliaryPlaneDescriptor, CommandEncoder, Device, ElementFormat, ExecutionOptions, Pipeline, PlaneType, Tensor,
+    TensorDescriptor,
 };
 
 fn argument(name: &str, index: u32, access: Access, kind: ArgumentKind) -> Argument {
@@ -33,11 +32,7 @@ fn buffer(space: AddressSpace, type_name: &str, size: u32, reference: bool) -> A
     }
 }
 
-fn tensor(
-    format: ElementFormat,
-    extents: &[Option<u64>],
-    scale_block: Option<Vec<u32>>,
-) -> ArgumentKind {
+fn tensor(format: ElementFormat, extents: &[Option<u64>], scale_block: Option<Vec<u32>>) -> ArgumentKind {
     ArgumentKind::Tensor(TensorSpec {
         format,
         space: AddressSpace::Device,
@@ -104,10 +99,7 @@ impl Fixture {
     fn bound(&self) -> CommandEncoder {
         let mut encoder = self.device.new_queue().encoder();
         encoder.set_pipeline(&self.pipeline);
-        encoder.set_tensor(
-            0,
-            &self.tensor(TensorDescriptor::new([64, 3], ElementFormat::F16)),
-        );
+        encoder.set_tensor(0, &self.tensor(TensorDescriptor::new([64, 3], ElementFormat::F16)));
         encoder.set_buffer(1, &self.device.new_buffer(256).unwrap(), 0);
         encoder.set_value(2, &[0u32; 8]).unwrap();
         encoder.set_threadgroup_memory_length(0, 1024);
@@ -132,28 +124,15 @@ fn the_right_arguments_are_taken() {
 #[test]
 fn reflection() {
     let f = Fixture::new(kernel());
-    let names: Vec<&str> = f
-        .pipeline
-        .arguments()
-        .iter()
-        .map(|a| a.name.as_str())
-        .collect();
+    let names: Vec<&str> = f.pipeline.arguments().iter().map(|a| a.name.as_str()).collect();
     assert_eq!(names, ["a", "x", "p", "t"]);
     let a = f.pipeline.argument("a").unwrap();
     assert_eq!(
         (a.ty.rank(), a.ty.element_format()),
         (Some(2), Some(ElementFormat::F16))
     );
-    assert_eq!(
-        (a.binding(), a.access),
-        ("buffer(0)".to_owned(), Access::ReadOnly)
-    );
-    let shown: Vec<String> = f
-        .pipeline
-        .arguments()
-        .iter()
-        .map(|a| a.ty.to_string())
-        .collect();
+    assert_eq!((a.binding(), a.access), ("buffer(0)".to_owned(), Access::ReadOnly));
+    let shown: Vec<String> = f.pipeline.arguments().iter().map(|a| a.ty.to_string()).collect();
     assert_eq!(
         shown,
         [
@@ -290,10 +269,7 @@ fn buffer_ranges() {
         with(2, 240),
         "argument `p` of kernel `matmul` at buffer(2) is a `Params` of 32 bytes, but only 16 bytes are bound"
     );
-    let shared = f
-        .device
-        .new_buffer_no_copy(Arc::new(vec![0u8; 64]), 0..64)
-        .unwrap();
+    let shared = f.device.new_buffer_no_copy(Arc::new(vec![0u8; 64]), 0..64).unwrap();
     let mut encoder = f.bound();
     encoder.set_buffer(1, &shared, 0);
     assert_eq!(
@@ -347,16 +323,10 @@ fn grids_and_threadgroups() {
          has 32768"
     );
     let f = Fixture::new(kernel());
-    let error = f
-        .bound()
-        .dispatch_threads(4096, [1024, 2])
-        .err()
-        .map(|e| e.to_string());
+    let error = f.bound().dispatch_threads(4096, [1024, 2]).err().map(|e| e.to_string());
     assert_eq!(
         error.as_deref(),
-        Some(
-            "kernel `matmul`: a threadgroup of (1024, 2, 1) has 2048 threads, but the device allows 1024"
-        )
+        Some("kernel `matmul`: a threadgroup of (1024, 2, 1) has 2048 threads, but the device allows 1024")
     );
 }
 
@@ -373,12 +343,7 @@ fn execution_simdgroups() {
     kernel.required_simdgroups = vec![(4, location)];
     let f = Fixture::new(kernel.clone());
     assert_eq!(f.pipeline.required_simdgroups(), Some(4));
-    let refuse = |threads: usize| {
-        f.bound()
-            .dispatch_threadgroups(1, threads)
-            .err()
-            .map(|e| e.to_string())
-    };
+    let refuse = |threads: usize| f.bound().dispatch_threadgroups(1, threads).err().map(|e| e.to_string());
     assert_eq!(refuse(128), None);
     assert_eq!(
         refuse(64).as_deref(),
@@ -396,11 +361,7 @@ fn execution_simdgroups() {
     );
     kernel.required_simdgroups = vec![(2, LocationId::default())];
     let f = Fixture::new(kernel);
-    let error = f
-        .bound()
-        .dispatch_threadgroups(1, 32)
-        .err()
-        .map(|e| e.to_string());
+    let error = f.bound().dispatch_threadgroups(1, 32).err().map(|e| e.to_string());
     assert_eq!(
         error.as_deref(),
         Some(

@@ -93,9 +93,7 @@ fn case(device: &Device, random: &mut Random) -> Case {
     let descriptor = descriptor.with_strides(strides);
     let (size, align) = device.tensor_size_and_align(&descriptor).unwrap();
     let offset = align * random.range(0, 3);
-    let buffer = device
-        .new_buffer(offset + size + random.range(0, 7))
-        .unwrap();
+    let buffer = device.new_buffer(offset + size + random.range(0, 7)).unwrap();
     let tensor = buffer.new_tensor(&descriptor, offset).unwrap();
     Case {
         tensor,
@@ -127,11 +125,7 @@ fn boxes_are_copied_element_by_element() {
             let m = if d == 0 { multiple } else { 1 };
             let start = random.range(0, n / m - 1) * m;
             let length = random.range(1, (n - start) / m) * m;
-            let gap = if d == 0 {
-                0
-            } else {
-                multiple * random.range(0, 2)
-            };
+            let gap = if d == 0 { 0 } else { multiple * random.range(0, 2) };
             let stride: usize = if d == 0 { 1 } else { least + gap };
             origin.push(start);
             size.push(length);
@@ -146,13 +140,7 @@ fn boxes_are_copied_element_by_element() {
             + 1;
         let mut host = vec![0u8; format.bytes_for(host_elements)];
         tensor
-            .get_bytes(
-                PlaneType::Data,
-                &origin,
-                &size,
-                &mut host,
-                Some(&host_strides),
-            )
+            .get_bytes(PlaneType::Data, &origin, &size, &mut host, Some(&host_strides))
             .unwrap();
         let place = |c: &[usize]| {
             let at: Vec<usize> = c.iter().zip(&origin).map(|(a, b)| a + b).collect();
@@ -169,23 +157,13 @@ fn boxes_are_copied_element_by_element() {
         // Back in, changed: the box changes and nothing else.
         let changed: Vec<u8> = host.iter().map(|b| !b).collect();
         tensor
-            .replace_bytes(
-                PlaneType::Data,
-                &origin,
-                &size,
-                &changed,
-                Some(&host_strides),
-            )
+            .replace_bytes(PlaneType::Data, &origin, &size, &changed, Some(&host_strides))
             .unwrap();
         let mut wanted = noise.clone();
         for c in coordinates(&size) {
             let code = format.load(&changed, dot(&c, &host_strides)).unwrap();
             assert!(format.store(&mut wanted[*offset..], place(&c), code));
         }
-        assert_eq!(
-            buffer.to_vec::<u8>().unwrap(),
-            wanted,
-            "round {round}: {tensor:?}"
-        );
+        assert_eq!(buffer.to_vec::<u8>().unwrap(), wanted, "round {round}: {tensor:?}");
     }
 }

@@ -1,9 +1,8 @@
 //! Whole ways from Metal source to results, through the public API only. Numbers are compared with f64.
 
 use anymetal::{
-    Attachments, AuxiliaryPlaneDescriptor, Buffer, CommandReport, CompileOptions, Device,
-    ElementFormat, Error, ExecutionOptions, FunctionConstants, Library, PlaneType, Result,
-    TensorDescriptor, TilePath,
+    Attachments, AuxiliaryPlaneDescriptor, Buffer, CommandReport, CompileOptions, Device, ElementFormat, Error,
+    ExecutionOptions, FunctionConstants, Library, PlaneType, Result, TensorDescriptor, TilePath,
 };
 
 const HEADER: &str = "#include <metal_stdlib>\n#include <metal_tensor>\n\
@@ -45,10 +44,7 @@ fn matmul(left: &[f32], right: &[f32], m: usize, n: usize, k: usize) -> Vec<f64>
 fn assert_close(got: &[f32], wanted: &[f64], tolerance: f64) {
     assert_eq!(got.len(), wanted.len());
     for (i, (&g, &w)) in got.iter().zip(wanted).enumerate() {
-        assert!(
-            (f64::from(g) - w).abs() <= tolerance,
-            "element {i}: {g} instead of {w}"
-        );
+        assert!((f64::from(g) - w).abs() <= tolerance, "element {i}: {g} instead of {w}");
     }
 }
 
@@ -78,11 +74,7 @@ fn a_partial_last_threadgroup_runs_only_its_threads() {
     let report = run_on(&buffer, &library, "count", 130, ExecutionOptions::new()).unwrap();
     let got = buffer.to_vec::<u32>().unwrap();
     for (i, value) in got.iter().enumerate() {
-        assert_eq!(
-            *value,
-            if i < 130 { i as u32 * 2 + 130 } else { 7 },
-            "element {i}"
-        );
+        assert_eq!(*value, if i < 130 { i as u32 * 2 + 130 } else { 7 }, "element {i}");
     }
     assert_eq!(report.dispatches[0].threadgroups, 3);
     assert_eq!(report.dispatches[0].threads, [130, 1, 1]);
@@ -119,27 +111,15 @@ fn each_dispatch_sees_what_the_one_before_wrote() {
     encoder
         .set_pipeline(&library.pipeline("add").unwrap())
         .set_buffer(0, &x, 0);
-    encoder
-        .set_value(1, &1.0f32)
-        .unwrap()
-        .dispatch_threads(3, 32)
-        .unwrap();
-    encoder
-        .set_value(1, &0.5f32)
-        .unwrap()
-        .dispatch_threads(1, 32)
-        .unwrap();
+    encoder.set_value(1, &1.0f32).unwrap().dispatch_threads(3, 32).unwrap();
+    encoder.set_value(1, &0.5f32).unwrap().dispatch_threads(1, 32).unwrap();
     encoder
         .set_pipeline(&library.pipeline("square").unwrap())
         .set_buffer(0, &x, 4);
     encoder.dispatch_threads(2, 32).unwrap();
     let report = encoder.run().unwrap();
     assert_eq!(x.to_vec::<f32>().unwrap(), [2.5, 9.0, 16.0]);
-    let names: Vec<&str> = report
-        .dispatches
-        .iter()
-        .map(|d| d.kernel.as_str())
-        .collect();
+    let names: Vec<&str> = report.dispatches.iter().map(|d| d.kernel.as_str()).collect();
     assert_eq!(names, ["add", "add", "square"]);
 }
 
@@ -186,20 +166,13 @@ fn unknown_function_constants_are_refused() {
     };
     assert_eq!(
         refuse(FunctionConstants::new().with(0, true)).as_deref(),
-        Some(
-            "kernel `k`: there is no function constant function_constant(0) (declared: 2: bool `negate`)"
-        )
+        Some("kernel `k`: there is no function constant function_constant(0) (declared: 2: bool `negate`)")
     );
     assert_eq!(
         refuse(FunctionConstants::new().with_named("negat", true)).as_deref(),
-        Some(
-            "kernel `k`: there is no function constant named `negat` (declared: 2: bool `negate`)"
-        )
+        Some("kernel `k`: there is no function constant named `negat` (declared: 2: bool `negate`)")
     );
-    assert_eq!(
-        refuse(FunctionConstants::new().with_named("negate", true)),
-        None
-    );
+    assert_eq!(refuse(FunctionConstants::new().with_named("negate", true)), None);
 }
 
 #[test]
@@ -224,9 +197,7 @@ fn threadgroup_memory_of_the_dispatch() {
     );
     let pipeline = library.pipeline("reverse").unwrap();
     let run = |bytes: usize| {
-        let x = device
-            .new_buffer_with_slice(&(0..96i32).collect::<Vec<_>>())
-            .unwrap();
+        let x = device.new_buffer_with_slice(&(0..96i32).collect::<Vec<_>>()).unwrap();
         let mut encoder = device.new_queue().encoder();
         encoder
             .set_pipeline(&pipeline)
@@ -260,9 +231,7 @@ fn tensor_handles_in_a_matmul_of_ragged_shape() {
     );
     let (m, n, k) = (83, 47, 101);
     let tensor = |x: usize, y: usize, format, v: Option<&[f32]>| {
-        let t = device
-            .new_tensor(&TensorDescriptor::new([x, y], format))
-            .unwrap();
+        let t = device.new_tensor(&TensorDescriptor::new([x, y], format)).unwrap();
         if let Some(v) = v {
             t.write_f32(v).unwrap();
         }
@@ -321,21 +290,15 @@ fn multi_plane_tensors_in_a_matmul() {
     };
     // The left operand in the device's memory, the right one over two buffers.
     let a = device.new_tensor(&mx(m)).unwrap();
-    a.quantise(
-        &values(m * k, 3)
-            .iter()
-            .map(|v| v * 40.0)
-            .collect::<Vec<_>>(),
-    )
-    .unwrap();
+    a.quantise(&values(m * k, 3).iter().map(|v| v * 40.0).collect::<Vec<_>>())
+        .unwrap();
     let (data, scales) = (
         device.new_buffer(k * n).unwrap(),
         device.new_buffer(k / 32 * n).unwrap(),
     );
-    let planes =
-        Attachments::new()
-            .with(PlaneType::Data, &data, 0)
-            .with(PlaneType::Scales, &scales, 0);
+    let planes = Attachments::new()
+        .with(PlaneType::Data, &data, 0)
+        .with(PlaneType::Scales, &scales, 0);
     let b = device.new_tensor_with_attachments(&mx(n), &planes).unwrap();
     b.quantise(&values(n * k, 4)).unwrap();
     let c = device
@@ -343,10 +306,7 @@ fn multi_plane_tensors_in_a_matmul() {
         .unwrap();
     let mut encoder = device.new_queue().encoder();
     encoder.set_pipeline(&library.pipeline("matmul").unwrap());
-    encoder
-        .set_tensor(0, &a)
-        .set_tensor(1, &b)
-        .set_tensor(2, &c);
+    encoder.set_tensor(0, &a).set_tensor(1, &b).set_tensor(2, &c);
     encoder
         .dispatch_threadgroups([n.div_ceil(32), m.div_ceil(32)], 128)
         .unwrap();
@@ -432,10 +392,7 @@ fn endless_loops_can_be_bounded() {
     let buffer = device.new_buffer(8).unwrap();
     let options = ExecutionOptions::new().with_instruction_budget(1_000_000);
     let error = run_on(&buffer, &library, "spin", 1, options).unwrap_err();
-    assert!(
-        error.to_string().contains("budget of 1000000 instructions"),
-        "{error}"
-    );
+    assert!(error.to_string().contains("budget of 1000000 instructions"), "{error}");
 }
 
 #[test]

@@ -1,9 +1,6 @@
 //! Tensors on the host: creation, slices, planes, and every refusal with its text.
 
-use anymetal::{
-    Attachments, AuxiliaryPlaneDescriptor, Device, ElementFormat, Error, PlaneType,
-    TensorDescriptor,
-};
+use anymetal::{Attachments, AuxiliaryPlaneDescriptor, Device, ElementFormat, Error, PlaneType, TensorDescriptor};
 use half::f16;
 
 fn text<T>(result: anymetal::Result<T>) -> String {
@@ -67,9 +64,7 @@ fn a_tensor_in_a_buffer_shares_its_bytes() {
     let mut part = [0f32; 2 * 2 * 2];
     tensor.get_slice(&mut part, &[1, 1, 0], &[2, 2, 2]).unwrap();
     assert_eq!(part[7], expected(2, 2, 1));
-    tensor
-        .replace_slice(&[7.5f32; 4], &[3, 0, 1], &[2, 2, 1])
-        .unwrap();
+    tensor.replace_slice(&[7.5f32; 4], &[3, 0, 1], &[2, 2, 1]).unwrap();
     let back = buffer.to_vec::<f32>().unwrap();
     assert_eq!(back[2 + 3 + 30], 7.5);
     assert_eq!(back[2 + 4 + 8 + 30], 7.5);
@@ -117,19 +112,10 @@ fn sub_byte_slices_are_whole_bytes() {
         .new_tensor(&TensorDescriptor::new([32, 2], ElementFormat::Int2B))
         .unwrap();
     tensor
-        .replace_bytes(
-            PlaneType::Data,
-            &[4, 1],
-            &[8, 1],
-            &[0b01_10_11_00, 0xff],
-            None,
-        )
+        .replace_bytes(PlaneType::Data, &[4, 1], &[8, 1], &[0b01_10_11_00, 0xff], None)
         .unwrap();
     let values = tensor.read_f32().unwrap();
-    assert_eq!(
-        values[36..44],
-        [0.0, -1.0, -2.0, 1.0, -1.0, -1.0, -1.0, -1.0]
-    );
+    assert_eq!(values[36..44], [0.0, -1.0, -2.0, 1.0, -1.0, -1.0, -1.0, -1.0]);
     assert!(values[..36].iter().chain(&values[44..]).all(|v| *v == 0.0));
     let mut out = [0; 2];
     assert_eq!(
@@ -165,10 +151,7 @@ fn planes_have_coordinates_of_their_own() {
     let plain = device
         .new_tensor(&TensorDescriptor::new([64, 3], ElementFormat::Fp8E4M3))
         .unwrap();
-    assert_eq!(
-        text(plain.quantise(&values)),
-        "the tensor has no scales plane"
-    );
+    assert_eq!(text(plain.quantise(&values)), "the tensor has no scales plane");
     assert_eq!(text(plain.dequantise()), "the tensor has no scales plane");
 }
 
@@ -176,22 +159,16 @@ fn planes_have_coordinates_of_their_own() {
 fn attachments_place_each_plane() {
     let device = Device::cpu();
     let both = device.new_buffer(256 + 12).unwrap();
-    let scales = device
-        .new_buffer_with_slice(&[127u8, 128, 126, 127, 127, 127])
-        .unwrap();
-    let attachments =
-        Attachments::new()
-            .with(PlaneType::Data, &both, 0)
-            .with(PlaneType::Scales, &scales, 0);
+    let scales = device.new_buffer_with_slice(&[127u8, 128, 126, 127, 127, 127]).unwrap();
+    let attachments = Attachments::new()
+        .with(PlaneType::Data, &both, 0)
+        .with(PlaneType::Scales, &scales, 0);
     let tensor = device
         .new_tensor_with_attachments(&mxfp8([64, 3]), &attachments)
         .unwrap();
     tensor.write_f32(&[1.0; 192]).unwrap();
     let values = tensor.dequantise().unwrap();
-    assert_eq!(
-        (values[0], values[32], values[64], values[96]),
-        (1.0, 2.0, 0.5, 1.0)
-    );
+    assert_eq!((values[0], values[32], values[64], values[96]), (1.0, 2.0, 0.5, 1.0));
     assert_eq!(both.with_bytes(|b| b[0]), 0x38);
     let one = Attachments::new().with(PlaneType::Data, &both, 0);
     assert_eq!(
@@ -213,9 +190,7 @@ fn slices_that_do_not_fit() {
         .new_tensor(&TensorDescriptor::new([4, 3], ElementFormat::F32))
         .unwrap();
     let mut out = [0f32; 12];
-    let get = |out: &mut [f32], origin: &[usize], size: &[usize]| {
-        text(tensor.get_slice(out, origin, size))
-    };
+    let get = |out: &mut [f32], origin: &[usize], size: &[usize]| text(tensor.get_slice(out, origin, size));
     assert_eq!(
         get(&mut out, &[0], &[4, 3]),
         "the tensor has 2 dimensions, but the slice's origin has 1"
@@ -228,11 +203,7 @@ fn slices_that_do_not_fit() {
         get(&mut out, &[0, 2], &[4, 2]),
         "the slice reaches from 2 to 4 in dimension 1 of the data plane, which has 3 elements there"
     );
-    assert!(
-        tensor
-            .get_slice(&mut out, &[usize::MAX, 0], &[2, 1])
-            .is_err()
-    );
+    assert!(tensor.get_slice(&mut out, &[usize::MAX, 0], &[2, 1]).is_err());
     assert_eq!(
         get(&mut out[..11], &[0, 0], &[4, 3]),
         "the slice covers 48 bytes of host memory, 44 were given"

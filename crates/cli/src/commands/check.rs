@@ -120,11 +120,7 @@ fn argument(argument: &anymetal::ir::Argument) -> String {
                 .iter()
                 .map(|extent| extent.map_or("?".to_string(), |n| n.to_string()))
                 .collect();
-            let scales = if spec.scale_block.is_some() {
-                ", scales"
-            } else {
-                ""
-            };
+            let scales = if spec.scale_block.is_some() { ", scales" } else { "" };
             format!(
                 "tensor<{} {}, ({}){scales}> {} [[buffer({})]]",
                 spec.space,
@@ -134,10 +130,9 @@ fn argument(argument: &anymetal::ir::Argument) -> String {
                 argument.index
             )
         }
-        ArgumentKind::Threadgroup { .. } => format!(
-            "threadgroup* {} [[threadgroup({})]]",
-            argument.name, argument.index
-        ),
+        ArgumentKind::Threadgroup { .. } => {
+            format!("threadgroup* {} [[threadgroup({})]]", argument.name, argument.index)
+        }
     }
 }
 

@@ -6,8 +6,8 @@
 use std::path::{Path, PathBuf};
 
 use anymetal::{
-    AuxiliaryPlaneDescriptor, Buffer, CompileOptions, Device, DispatchReport, ElementFormat,
-    ExecutionOptions, FunctionConstants, Library, PlaneType, TensorDescriptor, Traffic,
+    AuxiliaryPlaneDescriptor, Buffer, CompileOptions, Device, DispatchReport, ElementFormat, ExecutionOptions,
+    FunctionConstants, Library, PlaneType, TensorDescriptor, Traffic,
 };
 use anymetal_coreai::{Array, Model};
 
@@ -23,13 +23,11 @@ pub struct Options {
     json: bool,
 }
 
-const ATTENTION_HEADER: &str =
-    include_str!("../../../../kernels/include/anymetal/flash_attention.h");
+const ATTENTION_HEADER: &str = include_str!("../../../../kernels/include/anymetal/flash_attention.h");
 const FLASH_ATTENTION: &str = include_str!("../../../../kernels/flash_attention.metal");
 const UNFUSED: &str = include_str!("../../../../kernels/attention_unfused.metal");
 const SOFTMAX: &str = include_str!("../../../../kernels/softmax.metal");
-const REDUCE_HEADER: &str =
-    include_str!("../../../../kernels/include/anymetal/threadgroup_reduce.h");
+const REDUCE_HEADER: &str = include_str!("../../../../kernels/include/anymetal/threadgroup_reduce.h");
 const MXFP8: &str = include_str!("../../../../kernels/mxfp8_matmul.metal");
 
 /// What one part came to.
@@ -80,11 +78,7 @@ fn print(part: &Part) {
     for line in &part.what {
         println!("  {line}");
     }
-    let verdict = if part.error <= part.allowed {
-        "ok"
-    } else {
-        "WRONG"
-    };
+    let verdict = if part.error <= part.allowed { "ok" } else { "WRONG" };
     println!("  time        {:.2} ms on the {} path", part.ms, part.path);
     println!(
         "  difference  {:.1e} from {} (allowed {:.0e}): {verdict}",
@@ -136,9 +130,7 @@ fn library(device: &Device, source: &str, name: &str) -> Result<Library, String>
         ("anymetal/flash_attention.h", ATTENTION_HEADER),
         ("anymetal/threadgroup_reduce.h", REDUCE_HEADER),
     ] {
-        options
-            .virtual_files
-            .insert(file.to_string(), header.to_string());
+        options.virtual_files.insert(file.to_string(), header.to_string());
     }
     device.new_library(source, name, &options).map_err(text)
 }
@@ -175,8 +167,7 @@ fn quantised_matmul(device: &Device) -> Result<Part, String> {
     let library = library(device, MXFP8, "kernels/mxfp8_matmul.metal")?;
     let multi_plane = |rows: usize, seed: u64| -> Result<anymetal::Tensor, String> {
         let plane = AuxiliaryPlaneDescriptor::new().with_block_factors([32, 1]);
-        let descriptor = TensorDescriptor::new([K, rows], ElementFormat::Fp8E4M3)
-            .with_plane(PlaneType::Scales, plane);
+        let descriptor = TensorDescriptor::new([K, rows], ElementFormat::Fp8E4M3).with_plane(PlaneType::Scales, plane);
         let tensor = device.new_tensor(&descriptor).map_err(text)?;
         tensor.quantise(&random(K * rows, seed)).map_err(text)?;
         Ok(tensor)
@@ -212,9 +203,7 @@ fn quantised_matmul(device: &Device) -> Result<Part, String> {
     Ok(Part {
         title: "1. Quantised matrix product (matmul2d, MXFP8 × MXFP8)",
         what: vec![
-            format!(
-                "{M} × {K} times {K} × {N}; fp8 e4m3 with one ue8m0 scale for each 32 elements; float result"
-            ),
+            format!("{M} × {K} times {K} × {N}; fp8 e4m3 with one ue8m0 scale for each 32 elements; float result"),
             format!(
                 "{} threadgroups of 4 SIMD-groups, tiles of 64 × 64, cut at the edges",
                 report.threadgroups
@@ -260,8 +249,7 @@ fn attention(device: &Device) -> Result<Part, String> {
         Ok(encoder.run()?.dispatches.remove(0))
     })?;
     let fused_result = out.to_vec::<f32>().map_err(text)?;
-    let (unfused_ms, unfused_traffic) =
-        unfused(device, &buffers, &out, [HEADS, LENGTH, DIM], scale)?;
+    let (unfused_ms, unfused_traffic) = unfused(device, &buffers, &out, [HEADS, LENGTH, DIM], scale)?;
     let unfused_result = out.to_vec::<f32>().map_err(text)?;
     let values = |at: usize| Values {
         format: ElementFormat::F32,
@@ -284,12 +272,8 @@ fn attention(device: &Device) -> Result<Part, String> {
     Ok(Part {
         title: "2. FlashAttention in one kernel (cooperative tensors, reduce_rows, map_iterator)",
         what: vec![
-            format!(
-                "{HEADS} heads × {LENGTH} positions × {DIM}, float; each SIMD-group owns 16 rows"
-            ),
-            format!(
-                "the same attention in three kernels, scores through memory: {unfused_ms:.2} ms"
-            ),
+            format!("{HEADS} heads × {LENGTH} positions × {DIM}, float; each SIMD-group owns 16 rows"),
+            format!("the same attention in three kernels, scores through memory: {unfused_ms:.2} ms"),
         ],
         error,
         allowed: 1e-5,
@@ -301,10 +285,7 @@ fn attention(device: &Device) -> Result<Part, String> {
 }
 
 fn ints(values: &[i32]) -> Vec<u8> {
-    values
-        .iter()
-        .flat_map(|value| value.to_le_bytes())
-        .collect()
+    values.iter().flat_map(|value| value.to_le_bytes()).collect()
 }
 
 /// Scores, softmax and product as three kernels: time in ms and bytes of all three.
@@ -315,9 +296,7 @@ fn unfused(
     [heads, length, dim]: [usize; 3],
     scale: f32,
 ) -> Result<(f64, Traffic), String> {
-    let scores = device
-        .new_buffer(heads * length * length * 4)
-        .map_err(text)?;
+    let scores = device.new_buffer(heads * length * length * 4).map_err(text)?;
     let products = library(device, UNFUSED, "kernels/attention_unfused.metal")?;
     let softmax = library(device, SOFTMAX, "kernels/softmax.metal")?;
     let queue = device.new_queue();
@@ -377,9 +356,7 @@ fn models_folder() -> Result<PathBuf, String> {
     [PathBuf::from("models"), built]
         .into_iter()
         .find(|folder| folder.join("demo.aimodel").is_dir())
-        .ok_or_else(|| {
-            "models/demo.aimodel is not here; run the demo in the repository's root".to_string()
-        })
+        .ok_or_else(|| "models/demo.aimodel is not here; run the demo in the repository's root".to_string())
 }
 
 /// The exported model with a custom kernel inside.
@@ -390,20 +367,10 @@ fn model(device: &Device) -> Result<Part, String> {
     let loaded = start.elapsed();
     let function = super::run::choose(&model, None)?;
     let input = npy::read(&folder.join("demo_ids.npy")).map_err(text)?;
-    let want = npy::read(&folder.join("demo_logits.npy"))
-        .map_err(text)?
-        .values();
-    let spec = function
-        .inputs()
-        .into_iter()
-        .next()
-        .ok_or("the model has no input")?;
+    let want = npy::read(&folder.join("demo_logits.npy")).map_err(text)?.values();
+    let spec = function.inputs().into_iter().next().ok_or("the model has no input")?;
     let ids = Array::from_bytes(spec.element, &input.shape, &input.bytes).map_err(text)?;
-    let call = || {
-        function
-            .run(&[(spec.name.as_str(), ids.clone())])
-            .map_err(text)
-    };
+    let call = || function.run(&[(spec.name.as_str(), ids.clone())]).map_err(text);
     // The first call plans for the input's shape.
     call()?;
     let mut best = std::time::Duration::MAX;
@@ -415,17 +382,9 @@ fn model(device: &Device) -> Result<Part, String> {
     }
     let got = crate::inputs::to_npy(&outputs[0].1)?.values();
     if got.len() != want.len() {
-        return Err(format!(
-            "the model gave {} numbers, PyTorch {}",
-            got.len(),
-            want.len()
-        ));
+        return Err(format!("the model gave {} numbers, PyTorch {}", got.len(), want.len()));
     }
-    let error = got
-        .iter()
-        .zip(&want)
-        .map(|(a, b)| (a - b).abs())
-        .fold(0.0, f64::max);
+    let error = got.iter().zip(&want).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
     let summary = model.program().summary();
     let calls: usize = summary.kernels.iter().map(|kernel| kernel.calls).sum();
     let operations: usize = summary.operations.iter().map(|(_, count)| count).sum();

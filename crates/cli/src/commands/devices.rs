@@ -46,10 +46,7 @@ pub fn run(options: &Options) -> Outcome {
             "  threads            {} in a threadgroup, SIMD-groups of 32",
             limits.max_threads_per_threadgroup
         );
-        println!(
-            "  threadgroup memory {} bytes",
-            limits.max_threadgroup_memory_length
-        );
+        println!("  threadgroup memory {} bytes", limits.max_threadgroup_memory_length);
     }
     Ok(true)
 }

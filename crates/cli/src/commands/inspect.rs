@@ -38,10 +38,7 @@ pub fn run(options: &Options) -> Outcome {
         return print_source(&summary, wanted);
     }
     if options.ops {
-        print!(
-            "{}",
-            anymetal_coreai::print(program.module(), 64).map_err(text)?
-        );
+        print!("{}", anymetal_coreai::print(program.module(), 64).map_err(text)?);
         return Ok(true);
     }
     if options.json {
@@ -129,11 +126,7 @@ fn print_source(summary: &Summary, wanted: &str) -> Outcome {
         .filter(|kernel| wanted == "all" || kernel.name.starts_with(wanted))
         .collect();
     if chosen.is_empty() {
-        let names: Vec<&str> = summary
-            .kernels
-            .iter()
-            .map(|kernel| kernel.name.as_str())
-            .collect();
+        let names: Vec<&str> = summary.kernels.iter().map(|kernel| kernel.name.as_str()).collect();
         return Err(format!(
             "the model has no kernel `{wanted}` (it has: {})",
             names.join(", ")

@@ -3,9 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use anymetal::{
-    ArgumentType, CompileOptions, Device, DispatchReport, ElementFormat, ExecutionOptions, Pipeline,
-};
+use anymetal::{ArgumentType, CompileOptions, Device, DispatchReport, ElementFormat, ExecutionOptions, Pipeline};
 
 use super::{Outcome, bytes, milliseconds, text};
 use crate::binding::{Bound, choose_kernel, function_constants};
@@ -85,9 +83,7 @@ pub struct Options {
 pub fn run(options: &Options, mut compile: CompileOptions) -> Outcome {
     compile.lenient |= options.lenient;
     let device = Device::system_default();
-    let library = device
-        .new_library_from_file(&options.file, &compile)
-        .map_err(text)?;
+    let library = device.new_library_from_file(&options.file, &compile).map_err(text)?;
     let kernel = choose_kernel(&library, options.kernel.as_deref())?;
     let mut execution = ExecutionOptions::default()
         .with_force_incompatible(options.force_incompatible)
@@ -143,8 +139,7 @@ pub fn run(options: &Options, mut compile: CompileOptions) -> Outcome {
         .iter()
         .map(|&index| {
             let values = bound.read(index);
-            let values =
-                values.ok_or_else(|| format!("argument {index} has no elements to print"))?;
+            let values = values.ok_or_else(|| format!("argument {index} has no elements to print"))?;
             Ok((index, values))
         })
         .collect::<Result<Vec<_>, String>>()?;

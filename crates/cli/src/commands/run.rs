@@ -51,11 +51,7 @@ pub fn run(options: &Options) -> Outcome {
         .map_err(text)?;
     let function = choose(&model, options.function.as_deref())?;
     let loaded = start.elapsed();
-    let tokenizer = options
-        .tokenizer
-        .as_deref()
-        .map(inputs::load_tokenizer)
-        .transpose()?;
+    let tokenizer = options.tokenizer.as_deref().map(inputs::load_tokenizer).transpose()?;
     let specs = function.inputs();
     let given = Inputs::parse(&options.inputs, &specs, tokenizer.as_ref())?;
     let batches = given.batches(options.batch.max(1), &specs)?;
@@ -108,8 +104,7 @@ fn progress(count: usize) -> ProgressBar {
         return ProgressBar::hidden();
     }
     let style = ProgressStyle::with_template("{bar:30} {pos}/{len} batches, {eta} left");
-    ProgressBar::new(count as u64)
-        .with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
+    ProgressBar::new(count as u64).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
 }
 
 /// Joins the outputs of several batches along the outermost dimension.
@@ -207,11 +202,7 @@ fn report(
     );
     for (name, array) in outputs {
         let values = inputs::to_npy(array)?.values();
-        let shown: Vec<String> = values
-            .iter()
-            .take(SHOWN)
-            .map(|value| format!("{value:.6}"))
-            .collect();
+        let shown: Vec<String> = values.iter().take(SHOWN).map(|value| format!("{value:.6}")).collect();
         let more = if values.len() > SHOWN { ", …" } else { "" };
         println!(
             "  {name} {}{:?} [{}{more}]",

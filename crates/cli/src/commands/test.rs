@@ -41,12 +41,7 @@ pub fn run(options: &Options) -> Outcome {
             for case in runner::run_file(&device, &file) {
                 match &case.outcome {
                     Result::Passed if options.verbose => {
-                        println!(
-                            "ok      {} [{}] ({:.0} ms)",
-                            case.file,
-                            case.name,
-                            case.seconds * 1e3
-                        );
+                        println!("ok      {} [{}] ({:.0} ms)", case.file, case.name, case.seconds * 1e3);
                     }
                     Result::Passed => {}
                     Result::Skipped(why) => {
@@ -61,14 +56,10 @@ pub fn run(options: &Options) -> Outcome {
         }
     }
     if let Some(path) = &options.junit {
-        std::fs::write(path, junit::render(&cases))
-            .map_err(|error| format!("{}: {error}", path.display()))?;
+        std::fs::write(path, junit::render(&cases)).map_err(|error| format!("{}: {error}", path.display()))?;
     }
     if cases.is_empty() {
-        return Err(
-            "no annotated kernel found; docs/test-format.md says what a test looks like"
-                .to_string(),
-        );
+        return Err("no annotated kernel found; docs/test-format.md says what a test looks like".to_string());
     }
     let failed = cases
         .iter()

@@ -67,10 +67,7 @@ impl Fill {
             ("ones", []) => Fill::Value(1.0),
             ("nan", []) => Fill::Value(f64::NAN),
             ("fill", &[value]) => Fill::Value(value),
-            ("iota", []) => Fill::Iota {
-                start: 0.0,
-                step: 1.0,
-            },
+            ("iota", []) => Fill::Iota { start: 0.0, step: 1.0 },
             ("iota", &[start]) => Fill::Iota { start, step: 1.0 },
             ("iota", &[start, step]) => Fill::Iota { start, step },
             ("random", &[seed]) => Fill::Random {
@@ -92,19 +89,12 @@ impl Fill {
     }
 
     /// The values of `count` elements of a format, not yet rounded to it; files are looked up beside `folder`.
-    pub fn values(
-        &self,
-        format: ElementFormat,
-        count: usize,
-        folder: &Path,
-    ) -> Result<Vec<f64>, String> {
+    pub fn values(&self, format: ElementFormat, count: usize, folder: &Path) -> Result<Vec<f64>, String> {
         Ok(match self {
             Fill::Zeros => vec![0.0; count],
             Fill::Value(value) => vec![*value; count],
             Fill::Iota { start, step } => (0..count).map(|i| start + step * i as f64).collect(),
-            Fill::Random { seed, range } => (0..count)
-                .map(|i| random(*seed, i, format, *range))
-                .collect(),
+            Fill::Random { seed, range } => (0..count).map(|i| random(*seed, i, format, *range)).collect(),
             Fill::List(values) if values.is_empty() => vec![0.0; count],
             Fill::List(values) => values.iter().copied().cycle().take(count).collect(),
             Fill::Formula(text) => {

@@ -136,11 +136,7 @@ impl Parser<'_> {
         let node = if self.take("?") {
             let then = self.choose()?;
             self.expect(":")?;
-            Node::Choose(
-                Box::new(condition),
-                Box::new(then),
-                Box::new(self.choose()?),
-            )
+            Node::Choose(Box::new(condition), Box::new(then), Box::new(self.choose()?))
         } else {
             condition
         };
@@ -181,10 +177,7 @@ impl Parser<'_> {
 
     fn word(&mut self, accept: impl Fn(char) -> bool) -> String {
         self.space();
-        let word: String = self.text[self.at..]
-            .chars()
-            .take_while(|&c| accept(c))
-            .collect();
+        let word: String = self.text[self.at..].chars().take_while(|&c| accept(c)).collect();
         self.at += word.len();
         word
     }
@@ -209,13 +202,10 @@ impl Parser<'_> {
                 end += 1;
             }
             self.at = end;
-            return self.text[start..end]
-                .parse()
-                .map(Node::Number)
-                .map_err(|_| {
-                    self.at = start;
-                    self.error("a number")
-                });
+            return self.text[start..end].parse().map(Node::Number).map_err(|_| {
+                self.at = start;
+                self.error("a number")
+            });
         }
         let name = self.word(|c| c.is_ascii_alphanumeric() || c == '_');
         if name.is_empty() {
@@ -231,9 +221,7 @@ impl Parser<'_> {
             };
             if name == "len" {
                 let argument = self.word(|c| c.is_ascii_alphanumeric());
-                let number = argument
-                    .strip_prefix('a')
-                    .and_then(|rest| rest.parse().ok());
+                let number = argument.strip_prefix('a').and_then(|rest| rest.parse().ok());
                 let number = number.ok_or_else(|| self.error("an argument like `a0`"))?;
                 self.expect(")")?;
                 return Ok(Node::Length(number));
@@ -247,13 +235,7 @@ impl Parser<'_> {
                 self.expect(",")?;
                 let body = self.choose()?;
                 self.expect(")")?;
-                return Ok(Node::Fold(
-                    fold,
-                    variable,
-                    Box::new(from),
-                    Box::new(to),
-                    Box::new(body),
-                ));
+                return Ok(Node::Fold(fold, variable, Box::new(from), Box::new(to), Box::new(body)));
             }
             let mut arguments = vec![self.choose()?];
             while self.take(",") {
@@ -358,10 +340,7 @@ fn lookup(name: &str, scope: &mut Scope) -> Result<f64, String> {
     if let Some(&value) = scope.names.get(name) {
         return Ok(value);
     }
-    if let Some(argument) = name
-        .strip_prefix('a')
-        .and_then(|rest| rest.parse::<usize>().ok())
-    {
+    if let Some(argument) = name.strip_prefix('a').and_then(|rest| rest.parse::<usize>().ok()) {
         let index = scope.names.get("i").copied().unwrap_or(0.0);
         return element(argument, index, scope);
     }
@@ -423,10 +402,7 @@ fn call(name: &str, x: &[f64]) -> Result<f64, String> {
         ("pow", [a, b]) => a.powf(*b),
         ("fma", [a, b, c]) => a.mul_add(*b, *c),
         _ => {
-            return Err(format!(
-                "a formula has no function `{name}` of {} arguments",
-                x.len()
-            ));
+            return Err(format!("a formula has no function `{name}` of {} arguments", x.len()));
         }
     })
 }

@@ -185,8 +185,7 @@ fn type_name(scan: &mut Scan) -> Result<(ElementFormat, usize), String> {
 
 fn tensor(scan: &mut Scan) -> Result<TensorArgument, String> {
     let name = scan.word()?;
-    let format = format_named(&name)
-        .ok_or_else(|| format!("`{}` is no element format", shortened(&name)))?;
+    let format = format_named(&name).ok_or_else(|| format!("`{}` is no element format", shortened(&name)))?;
     let extents = scan.integers()?;
     let strides = if scan.take_word("strides") {
         Some(scan.integers()?)
@@ -236,21 +235,14 @@ mod tests {
             Argument::Buffer {
                 format: ElementFormat::F32,
                 extents: vec![8],
-                fill: Fill::Iota {
-                    start: 1.0,
-                    step: 0.5
-                }
+                fill: Fill::Iota { start: 1.0, step: 0.5 }
             }
         );
-        let Argument::Tensor(tensor) =
-            Argument::parse("tensor fp8_e4m3 (64, 32) scales (32, 1) = random(3)").unwrap()
+        let Argument::Tensor(tensor) = Argument::parse("tensor fp8_e4m3 (64, 32) scales (32, 1) = random(3)").unwrap()
         else {
             panic!("not a tensor");
         };
-        assert_eq!(
-            (tensor.extents, tensor.scales),
-            (vec![64, 32], Some(vec![32, 1]))
-        );
+        assert_eq!((tensor.extents, tensor.scales), (vec![64, 32], Some(vec![32, 1])));
         assert_eq!(
             Argument::parse("struct { uint 5; tensor half (4, 4) = ones; float 0.5 }").map(|a| {
                 match a {
@@ -293,10 +285,7 @@ mod tests {
                 "`thing` is no kind of argument: buffer, tensor, bytes, struct, handles or null",
             ),
             ("buffer quux[3]", "`quux` is no element type"),
-            (
-                "buffer float[3",
-                "`buffer float[3`: expected `]` at column 15",
-            ),
+            ("buffer float[3", "`buffer float[3`: expected `]` at column 15"),
             (
                 "tensor half (3, ) = ones",
                 "`tensor half (3, ) = ones`: expected a whole number at column 17",

@@ -118,9 +118,7 @@ impl Expectation {
         part: Option<std::ops::Range<usize>>,
         folder: &Path,
     ) -> Result<Vec<f64>, String> {
-        let count = arguments
-            .get(&target)
-            .map_or(0, |values| values.elements.len());
+        let count = arguments.get(&target).map_or(0, |values| values.elements.len());
         let part = part.unwrap_or(0..count);
         if part.start > part.end || part.end > count {
             return Err(format!(
@@ -143,16 +141,11 @@ impl Expectation {
         Ok(all.split_off(part.start))
     }
 
-    fn all(
-        &self,
-        target: usize,
-        arguments: &HashMap<usize, Values>,
-        folder: &Path,
-    ) -> Result<Vec<f64>, String> {
+    fn all(&self, target: usize, arguments: &HashMap<usize, Values>, folder: &Path) -> Result<Vec<f64>, String> {
         let get = |number: usize| {
-            arguments.get(&number).ok_or_else(|| {
-                format!("the reference reads argument {number}, which has no values")
-            })
+            arguments
+                .get(&number)
+                .ok_or_else(|| format!("the reference reads argument {number}, which has no values"))
         };
         let output = get(target)?;
         match self {
@@ -175,29 +168,16 @@ impl Expectation {
             ),
             Expectation::Attention(attention) => {
                 let mask = attention.mask.map(get).transpose()?;
-                attention.values(
-                    get(attention.q)?,
-                    get(attention.k)?,
-                    get(attention.v)?,
-                    mask,
-                )
+                attention.values(get(attention.q)?, get(attention.k)?, get(attention.v)?, mask)
             }
         }
     }
 }
 
 /// A formula at each index of a part.
-fn evaluate(
-    text: &str,
-    arguments: &HashMap<usize, Values>,
-    part: std::ops::Range<usize>,
-) -> Result<Vec<f64>, String> {
+fn evaluate(text: &str, arguments: &HashMap<usize, Values>, part: std::ops::Range<usize>) -> Result<Vec<f64>, String> {
     let formula = Formula::parse(text)?;
-    let lookup = |number: usize| {
-        arguments
-            .get(&number)
-            .map(|values| values.elements.as_slice())
-    };
+    let lookup = |number: usize| arguments.get(&number).map(|values| values.elements.as_slice());
     let mut scope = Scope::new(&lookup);
     part.map(|i| {
         scope.names.insert("i".to_string(), i as f64);
@@ -211,14 +191,7 @@ fn extent(values: &Values, dimension: usize) -> usize {
 }
 
 /// C[n, m] = Σₖ A[k, m] · B[n, k]; extents of C as the destination has them.
-fn matmul(
-    a: &Values,
-    b: &Values,
-    c: &Values,
-    ta: bool,
-    tb: bool,
-    accumulate: bool,
-) -> Result<Vec<f64>, String> {
+fn matmul(a: &Values, b: &Values, c: &Values, ta: bool, tb: bool, accumulate: bool) -> Result<Vec<f64>, String> {
     let (k, m) = if ta {
         (extent(a, 1), extent(a, 0))
     } else {
@@ -230,9 +203,7 @@ fn matmul(
         (extent(b, 1), extent(b, 0))
     };
     if k != kb {
-        return Err(format!(
-            "the reference's operands have {k} and {kb} elements along K"
-        ));
+        return Err(format!("the reference's operands have {k} and {kb} elements along K"));
     }
     let (columns, rows) = (extent(c, 0), extent(c, 1));
     if rows > m || columns > n {
@@ -249,11 +220,7 @@ fn matmul(
         for inner in 0..k {
             let x = a.elements[if ta { inner * m + row } else { row * k + inner }];
             for column in 0..columns {
-                let y = b.elements[if tb {
-                    column * k + inner
-                } else {
-                    inner * n + column
-                }];
+                let y = b.elements[if tb { column * k + inner } else { inner * n + column }];
                 out[row * columns + column] += x * y;
             }
         }
@@ -293,22 +260,14 @@ impl Attention {
     }
 
     /// softmax(Q·Kᵀ·scale + mask)·V with extents (D, T, H, B); a row without a key gives zeros.
-    pub fn values(
-        &self,
-        q: &Values,
-        k: &Values,
-        v: &Values,
-        mask: Option<&Values>,
-    ) -> Result<Vec<f64>, String> {
+    pub fn values(&self, q: &Values, k: &Values, v: &Values, mask: Option<&Values>) -> Result<Vec<f64>, String> {
         let [d, tq, hq, batch] = [0, 1, 2, 3].map(|dimension| extent(q, dimension));
         let [dk, tk, hk, _] = [0, 1, 2, 3].map(|dimension| extent(k, dimension));
         let dv = extent(v, 0);
         let shape = |values: &Values| [1, 2, 3].map(|dimension| extent(values, dimension));
         let one_or = |size: usize, of: usize| size == 1 || size == of;
         if d != dk || hk == 0 || hq % hk != 0 || shape(k) != shape(v) || extent(k, 3) != batch {
-            return Err(
-                "the reference's queries, keys and values do not fit each other".to_string(),
-            );
+            return Err("the reference's queries, keys and values do not fit each other".to_string());
         }
         if let Some(mask) = mask
             && !(one_or(extent(mask, 0), tk)
@@ -332,10 +291,7 @@ impl Attention {
                     for (key, score) in scores.iter_mut().enumerate() {
                         let keys = &k.elements[((b * hk + kv) * tk + key) * d..][..d];
                         *score = query.iter().zip(keys).map(|(x, y)| x * y).sum::<f64>() * scale;
-                        if self
-                            .causal
-                            .is_some_and(|offset| key as i64 > row as i64 + offset)
-                        {
+                        if self.causal.is_some_and(|offset| key as i64 > row as i64 + offset) {
                             *score = f64::NEG_INFINITY;
                         }
                         if let Some(mask) = mask {
@@ -351,9 +307,7 @@ impl Attention {
                         let weight = (score - top).exp() / total;
                         let values = &v.elements[((b * hk + kv) * tk + key) * dv..][..dv];
                         let row = &mut out[((b * hq + h) * tq + row) * dv..][..dv];
-                        row.iter_mut()
-                            .zip(values)
-                            .for_each(|(o, x)| *o += weight * x);
+                        row.iter_mut().zip(values).for_each(|(o, x)| *o += weight * x);
                     }
                 }
             }
@@ -423,9 +377,7 @@ mod tests {
         };
         let q = v(&[1, 2], &[0.0, 2f64.ln()]);
         let k = v(&[1, 2], &[1.0, 0.0]);
-        let out = attention
-            .values(&q, &k, &v(&[1, 2], &[3.0, 6.0]), None)
-            .unwrap();
+        let out = attention.values(&q, &k, &v(&[1, 2], &[3.0, 6.0]), None).unwrap();
         // Row 0 has no key, row 1 only key 0.
         assert_eq!(out, [0.0, 3.0]);
         let open = Attention {

@@ -24,10 +24,7 @@ impl<'a> Scan<'a> {
     /// An error at this position.
     pub fn error(&self, expected: &str) -> String {
         let column = self.text[..self.at].chars().count() + 1;
-        format!(
-            "`{}`: expected {expected} at column {column}",
-            shortened(self.text)
-        )
+        format!("`{}`: expected {expected} at column {column}", shortened(self.text))
     }
 
     fn rest(&mut self) -> &'a str {
@@ -103,9 +100,7 @@ impl<'a> Scan<'a> {
     /// A non-negative whole number, decimal or `0x…`.
     pub fn integer(&mut self) -> Result<usize, String> {
         let rest = self.rest();
-        let length = rest
-            .find(|c: char| !c.is_ascii_alphanumeric())
-            .unwrap_or(rest.len());
+        let length = rest.find(|c: char| !c.is_ascii_alphanumeric()).unwrap_or(rest.len());
         let digits = &rest[..length];
         let value = match digits.strip_prefix("0x") {
             Some(hex) => usize::from_str_radix(hex, 16).ok(),
@@ -123,9 +118,7 @@ impl<'a> Scan<'a> {
             .find(|c: char| !(c.is_ascii_alphanumeric() || "+-._".contains(c)))
             .unwrap_or(rest.len());
         let word = &rest[..length];
-        let (sign, digits) = word
-            .strip_prefix('-')
-            .map_or((1.0, word), |digits| (-1.0, digits));
+        let (sign, digits) = word.strip_prefix('-').map_or((1.0, word), |digits| (-1.0, digits));
         let value = match digits {
             "true" => Some(1.0),
             "false" => Some(0.0),

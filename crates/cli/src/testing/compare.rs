@@ -20,12 +20,7 @@ pub struct Difference {
 }
 
 /// Compares elements; the reference is rounded to the format for [`Tolerance::Exact`].
-pub fn compare(
-    got: &[f64],
-    want: &[f64],
-    format: ElementFormat,
-    tolerance: Tolerance,
-) -> Difference {
+pub fn compare(got: &[f64], want: &[f64], format: ElementFormat, tolerance: Tolerance) -> Difference {
     let mut out = Difference {
         wrong: 0,
         count: want.len(),
@@ -97,25 +92,13 @@ mod tests {
             ElementFormat::F32,
             within,
         );
-        assert_eq!(
-            (difference.wrong, difference.first),
-            (1, Some((1, 2.0, 2.2)))
-        );
+        assert_eq!((difference.wrong, difference.first), (1, Some((1, 2.0, 2.2))));
         let difference = compare(&[f64::INFINITY], &[1e6], ElementFormat::F16, within);
         assert_eq!(difference.wrong, 0);
         assert_eq!(
-            compare(
-                &[0.1f32 as f64],
-                &[0.1],
-                ElementFormat::F32,
-                Tolerance::Exact
-            )
-            .wrong,
+            compare(&[0.1f32 as f64], &[0.1], ElementFormat::F32, Tolerance::Exact).wrong,
             0
         );
-        assert_eq!(
-            compare(&[f64::NAN], &[1.0], ElementFormat::F32, within).wrong,
-            1
-        );
+        assert_eq!(compare(&[f64::NAN], &[1.0], ElementFormat::F32, within).wrong, 1);
     }
 }

@@ -77,18 +77,9 @@ impl Tolerance {
     /// The default of a format.
     pub fn of(format: ElementFormat) -> Self {
         match format {
-            ElementFormat::F32 => Tolerance::Within {
-                abs: 1e-5,
-                rel: 1e-5,
-            },
-            ElementFormat::F16 => Tolerance::Within {
-                abs: 1e-3,
-                rel: 2e-3,
-            },
-            ElementFormat::BF16 => Tolerance::Within {
-                abs: 1e-2,
-                rel: 1e-2,
-            },
+            ElementFormat::F32 => Tolerance::Within { abs: 1e-5, rel: 1e-5 },
+            ElementFormat::F16 => Tolerance::Within { abs: 1e-3, rel: 2e-3 },
+            ElementFormat::BF16 => Tolerance::Within { abs: 1e-2, rel: 1e-2 },
             _ => Tolerance::Exact,
         }
     }
@@ -238,12 +229,7 @@ fn triple(scan: &mut Scan) -> Result<[usize; 3], String> {
 impl Run {
     fn apply(&mut self, line: &Line) -> Result<(), String> {
         let value = line.value.as_str();
-        let words = || {
-            value
-                .split_whitespace()
-                .map(str::to_string)
-                .collect::<Vec<_>>()
-        };
+        let words = || value.split_whitespace().map(str::to_string).collect::<Vec<_>>();
         let number = || {
             let digits = line.target.split(['[', ' ']).next().unwrap_or("");
             digits
@@ -272,8 +258,7 @@ impl Run {
             "fault" => self.fault = Some(value.to_string()),
             "error" => {
                 let (code, text) = value.split_once(' ').unwrap_or((value, ""));
-                self.errors
-                    .push((code.to_string(), text.trim().to_string()));
+                self.errors.push((code.to_string(), text.trim().to_string()));
             }
             _ => {
                 let argument = number()?;
@@ -285,11 +270,7 @@ impl Run {
                 // A run's line replaces the common one for the same argument and part.
                 self.expects
                     .retain(|expect| expect.argument != argument || expect.range != range);
-                self.expects.push(Expect {
-                    argument,
-                    range,
-                    rule,
-                });
+                self.expects.push(Expect { argument, range, rule });
             }
         }
         Ok(())
@@ -309,9 +290,7 @@ pub fn constant(text: &str) -> Result<(ElementFormat, Vec<f64>), String> {
     let mut scan = Scan::new(text);
     let name = scan.word()?;
     let (format, components) = parse_type(&name).ok_or_else(|| format!("`{name}` is no type"))?;
-    let values = (0..components)
-        .map(|_| scan.number())
-        .collect::<Result<_, _>>()?;
+    let values = (0..components).map(|_| scan.number()).collect::<Result<_, _>>()?;
     scan.end()?;
     Ok((format, values))
 }
@@ -334,14 +313,8 @@ mod tests {
         );
         assert_eq!(file.runs[1].expects.len(), 2);
         assert_eq!(file.runs[1].expects[0].range, Some(0..2));
-        assert_eq!(
-            file.runs[1].errors,
-            [("E0102".to_string(), "text here".to_string())]
-        );
-        assert_eq!(
-            TestFile::parse("// nothing here\nkernel void f() {}\n").unwrap(),
-            None
-        );
+        assert_eq!(file.runs[1].errors, [("E0102".to_string(), "text here".to_string())]);
+        assert_eq!(TestFile::parse("// nothing here\nkernel void f() {}\n").unwrap(), None);
     }
 
     #[test]

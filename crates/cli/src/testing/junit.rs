@@ -74,11 +74,7 @@ pub fn render(cases: &[Case]) -> String {
                 escape(why.lines().next().unwrap_or("")),
                 escape(why)
             ),
-            Outcome::Skipped(why) => writeln!(
-                out,
-                ">\n    <skipped message=\"{}\"/>\n  </testcase>",
-                escape(why)
-            ),
+            Outcome::Skipped(why) => writeln!(out, ">\n    <skipped message=\"{}\"/>\n  </testcase>", escape(why)),
         };
     }
     out.push_str("</testsuite>\n");
@@ -97,10 +93,7 @@ mod tests {
             seconds: 0.5,
             outcome,
         };
-        let text = render(&[
-            case(Outcome::Passed),
-            case(Outcome::Failed("1 < 2\n& more".into())),
-        ]);
+        let text = render(&[case(Outcome::Passed), case(Outcome::Failed("1 < 2\n& more".into()))]);
         assert!(text.contains("tests=\"2\" failures=\"1\" skipped=\"0\" time=\"1.000\""));
         assert!(text.contains("classname=\"a&lt;b&gt;.metal\""));
         assert!(text.contains("<failure message=\"1 &lt; 2\">1 &lt; 2\n&amp; more</failure>"));

@@ -19,18 +19,12 @@ pub fn find(path: &Path) -> Result<Vec<PathBuf>, String> {
     let mut out = Vec::new();
     let mut folders = vec![path.to_path_buf()];
     while let Some(folder) = folders.pop() {
-        let entries =
-            std::fs::read_dir(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+        let entries = std::fs::read_dir(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
         for entry in entries {
-            let entry = entry
-                .map_err(|error| format!("{}: {error}", folder.display()))?
-                .path();
+            let entry = entry.map_err(|error| format!("{}: {error}", folder.display()))?.path();
             if entry.is_dir() {
                 folders.push(entry);
-            } else if entry
-                .extension()
-                .is_some_and(|extension| extension == "metal")
-            {
+            } else if entry.extension().is_some_and(|extension| extension == "metal") {
                 out.push(entry);
             }
         }
@@ -90,8 +84,7 @@ fn run_one(device: &Device, path: &Path, source: &str, run: &Run) -> Result<(), 
         if option == "lenient" {
             compile.lenient = true;
         } else {
-            execution = execution_option(execution, option)
-                .ok_or_else(|| format!("`{option}` is no option"))?;
+            execution = execution_option(execution, option).ok_or_else(|| format!("`{option}` is no option"))?;
         }
     }
     let name = path.display().to_string();
@@ -108,11 +101,7 @@ fn run_one(device: &Device, path: &Path, source: &str, run: &Run) -> Result<(), 
         }
         Err(Failure::Other(error)) if !run.errors.is_empty() => {
             let message = error.to_string();
-            match run
-                .errors
-                .iter()
-                .find(|(_, text)| !message.contains(text.as_str()))
-            {
+            match run.errors.iter().find(|(_, text)| !message.contains(text.as_str())) {
                 None => Ok(()),
                 Some((_, text)) => Err(format!("the error does not contain `{text}`:\n{message}")),
             }
@@ -120,12 +109,8 @@ fn run_one(device: &Device, path: &Path, source: &str, run: &Run) -> Result<(), 
         Err(Failure::Compile(error)) => Err(format!("does not compile:\n{error}")),
         Err(Failure::Other(error)) => Err(error.to_string()),
         Err(Failure::Test(error)) => Err(error),
-        Ok(_) if !run.errors.is_empty() => {
-            Err("an error was expected, but it compiled and ran".to_string())
-        }
-        Ok(_) if run.fault.is_some() => {
-            Err("a fault was expected, but the kernel ran to its end".to_string())
-        }
+        Ok(_) if !run.errors.is_empty() => Err("an error was expected, but it compiled and ran".to_string()),
+        Ok(_) if run.fault.is_some() => Err("a fault was expected, but the kernel ran to its end".to_string()),
         Ok(bound) => check_results(&bound, run, folder),
     }
 }
@@ -162,8 +147,7 @@ fn dispatch(
 ) -> Result<Bound, Failure> {
     let library = device.new_library(source, name, compile)?;
     let kernel = choose_kernel(&library, run.kernel.as_deref())?;
-    let pipeline =
-        library.pipeline_with(&kernel, &function_constants(&run.constants)?, &execution)?;
+    let pipeline = library.pipeline_with(&kernel, &function_constants(&run.constants)?, &execution)?;
     let bound = Bound::new(device, &run.arguments, folder)?;
     let mut encoder = device.new_queue().encoder();
     encoder.set_pipeline(&pipeline);
@@ -193,11 +177,7 @@ fn check_errors(error: &Error, run: &Run) -> Result<(), String> {
                 || diagnostic.help.as_deref().is_some_and(place))
     };
     for expected in &run.errors {
-        if !diagnostics
-            .list
-            .iter()
-            .any(|diagnostic| matches(diagnostic, expected))
-        {
+        if !diagnostics.list.iter().any(|diagnostic| matches(diagnostic, expected)) {
             return Err(format!(
                 "no diagnostic is `{} {}`:\n{}",
                 expected.0,
@@ -207,11 +187,7 @@ fn check_errors(error: &Error, run: &Run) -> Result<(), String> {
         }
     }
     let stray = diagnostics.list.iter().find(|diagnostic| {
-        diagnostic.severity == Severity::Error
-            && !run
-                .errors
-                .iter()
-                .any(|expected| matches(diagnostic, expected))
+        diagnostic.severity == Severity::Error && !run.errors.iter().any(|expected| matches(diagnostic, expected))
     });
     match stray {
         Some(diagnostic) => Err(format!(
@@ -225,20 +201,13 @@ fn check_errors(error: &Error, run: &Run) -> Result<(), String> {
 
 fn check_results(bound: &Bound, run: &Run, folder: &Path) -> Result<(), String> {
     if run.expects.is_empty() {
-        return Err(
-            "the test expects nothing: it needs an `expect`, `error` or `fault` line".to_string(),
-        );
+        return Err("the test expects nothing: it needs an `expect`, `error` or `fault` line".to_string());
     }
     for expect in &run.expects {
         let place = |error: String| format!("expect {}: {error}", expect.argument);
         let want = expect
             .rule
-            .values(
-                expect.argument,
-                &bound.initial,
-                expect.range.clone(),
-                folder,
-            )
+            .values(expect.argument, &bound.initial, expect.range.clone(), folder)
             .map_err(place)?;
         let got = bound
             .read(expect.argument)
@@ -247,9 +216,7 @@ fn check_results(bound: &Bound, run: &Run, folder: &Path) -> Result<(), String> 
         let range = expect.range.clone().unwrap_or(0..got.elements.len());
         let difference = compare(&got.elements[range.clone()], &want, got.format, tolerance);
         if difference.wrong > 0 {
-            let shifted = difference
-                .first
-                .map(|(index, g, w)| (index + range.start, g, w));
+            let shifted = difference.first.map(|(index, g, w)| (index + range.start, g, w));
             return Err(place(
                 super::compare::Difference {
                     first: shifted,

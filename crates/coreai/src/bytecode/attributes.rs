@@ -149,11 +149,7 @@ impl Module {
                     let words = (0..count)
                         .map(|_| c.svarint("integer word").map(|w| w as u64))
                         .collect::<Result<_, _>>()?;
-                    Attr::WideInteger {
-                        width,
-                        unsigned,
-                        words,
-                    }
+                    Attr::WideInteger { width, unsigned, words }
                 } else {
                     Attr::Integer {
                         width,
@@ -181,9 +177,7 @@ impl Module {
                     offset,
                 }
             }
-            7 => Attr::DenseResource(ResourceId(
-                c.index("resource", self.resource_count())? as u32
-            )),
+            7 => Attr::DenseResource(ResourceId(c.index("resource", self.resource_count())? as u32)),
             9 => Attr::Opaque {
                 name: self.read_string(c)?,
                 values: self.read_attr_list(c)?,
@@ -192,11 +186,7 @@ impl Module {
                 let alignments = read_svarints(c, "alignments")?;
                 let interleave = read_svarints(c, "interleave factors")?;
                 let backing = c.varint("backing")?;
-                let base = if code == 13 {
-                    Some(self.read_attr_id(c)?)
-                } else {
-                    None
-                };
+                let base = if code == 13 { Some(self.read_attr_id(c)?) } else { None };
                 Attr::HwConstraints {
                     alignments,
                     interleave,
@@ -206,11 +196,7 @@ impl Module {
             }
             14 => {
                 let count = c.count("symbol path")?;
-                Attr::SymbolRef(
-                    (0..count)
-                        .map(|_| self.read_string(c))
-                        .collect::<Result<_, _>>()?,
-                )
+                Attr::SymbolRef((0..count).map(|_| self.read_string(c)).collect::<Result<_, _>>()?)
             }
             16 => Attr::ParamConstant {
                 value: self.read_attr_id(c)?,
@@ -231,9 +217,7 @@ impl Module {
                 };
                 let block_size = if code == 23 {
                     let count = c.count("block size")?;
-                    (0..count)
-                        .map(|_| c.varint("block size"))
-                        .collect::<Result<_, _>>()?
+                    (0..count).map(|_| c.varint("block size")).collect::<Result<_, _>>()?
                 } else {
                     Vec::new()
                 };
@@ -283,11 +267,7 @@ impl Module {
     /// The value of an integer attribute, sign-extended when it is signed; `None` for another kind.
     pub fn attr_integer(&self, id: AttrId) -> Result<Option<i128>, BytecodeError> {
         Ok(match self.attr(id)? {
-            Attr::Integer {
-                width,
-                unsigned,
-                bits,
-            } => Some(extend(width, unsigned, bits)),
+            Attr::Integer { width, unsigned, bits } => Some(extend(width, unsigned, bits)),
             _ => None,
         })
     }

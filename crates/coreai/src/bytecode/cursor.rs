@@ -120,12 +120,7 @@ impl<'a> Cursor<'a> {
         self.check_count(count, offset, what)
     }
 
-    pub fn check_count(
-        &self,
-        count: u64,
-        offset: usize,
-        what: &'static str,
-    ) -> Result<usize, BytecodeError> {
+    pub fn check_count(&self, count: u64, offset: usize, what: &'static str) -> Result<usize, BytecodeError> {
         if count > self.remaining() as u64 {
             return Err(BytecodeError::Count {
                 what,
@@ -198,12 +193,7 @@ impl<'a> Cursor<'a> {
     }
 }
 
-pub(crate) fn check_index(
-    index: u64,
-    len: usize,
-    what: &'static str,
-    offset: usize,
-) -> Result<usize, BytecodeError> {
+pub(crate) fn check_index(index: u64, len: usize, what: &'static str, offset: usize) -> Result<usize, BytecodeError> {
     if index >= len as u64 {
         return Err(BytecodeError::Index {
             what,
@@ -232,10 +222,7 @@ mod tests {
         assert_eq!(varint(&[0x52, 0x05]), 340);
         assert_eq!(varint(&[0xe2, 0x17]), 1528);
         assert_eq!(varint(&[0x9e, 0x03]), 231);
-        assert_eq!(
-            varint(&[0, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff]),
-            u64::MAX
-        );
+        assert_eq!(varint(&[0, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff]), u64::MAX);
         // 28 c7 a4 26: three trailing zero bits, so three more bytes; the zig-zag value of a date code.
         let mut cursor = Cursor::new(&[0x28, 0xc7, 0xa4, 0x26], 0);
         assert_eq!(cursor.svarint("test").unwrap(), 20_260_409);

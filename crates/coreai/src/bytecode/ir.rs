@@ -64,13 +64,7 @@ struct Scope {
 }
 
 impl Scope {
-    fn define(
-        &mut self,
-        file: u64,
-        limit: u64,
-        ty: TypeId,
-        offset: usize,
-    ) -> Result<ValueId, BytecodeError> {
+    fn define(&mut self, file: u64, limit: u64, ty: TypeId, offset: usize) -> Result<ValueId, BytecodeError> {
         let open = self.open.last_mut().filter(|_| file < limit);
         let Some((_, defined)) = open else {
             let what = "a region defines more values than it announces".to_string();
@@ -86,10 +80,7 @@ impl Scope {
         let open = self.open.iter().rev().find(|(start, _)| *start <= file);
         open.and_then(|(start, defined)| defined.get(usize::try_from(file - start).ok()?))
             .map(|&id| ValueId(id))
-            .ok_or(BytecodeError::Value {
-                offset,
-                value: file,
-            })
+            .ok_or(BytecodeError::Value { offset, value: file })
     }
 }
 
@@ -112,12 +103,7 @@ impl Module {
         })
     }
 
-    fn read_region(
-        &self,
-        c: &mut Cursor<'_>,
-        scope: &mut Scope,
-        depth: usize,
-    ) -> Result<Vec<Block>, BytecodeError> {
+    fn read_region(&self, c: &mut Cursor<'_>, scope: &mut Scope, depth: usize) -> Result<Vec<Block>, BytecodeError> {
         if depth > MAX_REGION_DEPTH {
             return Err(BytecodeError::Depth {
                 offset: c.offset(),
@@ -166,9 +152,7 @@ impl Module {
                 if has_location {
                     self.read_attr_id(c)?;
                 }
-                block
-                    .args
-                    .push(scope.define(numbers.next, numbers.end, ty, offset)?);
+                block.args.push(scope.define(numbers.next, numbers.end, ty, offset)?);
                 numbers.next += 1;
             }
             if c.boolean("use-list mask")? {
@@ -226,8 +210,7 @@ impl Module {
             }
         }
         if mask & 0x08 != 0 {
-            let what =
-                "an operation has successor blocks, which this dialect never has".to_string();
+            let what = "an operation has successor blocks, which this dialect never has".to_string();
             return Err(BytecodeError::Malformed { what, offset });
         }
         if mask & 0x20 != 0 {

@@ -98,9 +98,7 @@ pub enum BytecodeError {
         len: usize,
     },
     /// Bytes are left over after something that should have used all of them.
-    #[error(
-        "byte {offset}: {left} bytes are left over after {what}; the asset is damaged: copy or export it again"
-    )]
+    #[error("byte {offset}: {left} bytes are left over after {what}; the asset is damaged: copy or export it again")]
     Trailing {
         /// What ended early.
         what: &'static str,
@@ -110,9 +108,7 @@ pub enum BytecodeError {
         left: usize,
     },
     /// A value outside the set that is allowed.
-    #[error(
-        "byte {offset}: {what} {value} is not allowed here; the asset is damaged or from a newer exporter"
-    )]
+    #[error("byte {offset}: {what} {value} is not allowed here; the asset is damaged or from a newer exporter")]
     BadValue {
         /// What has the value.
         what: &'static str,
@@ -130,9 +126,7 @@ pub enum BytecodeError {
         problem: &'static str,
     },
     /// Text that is not UTF-8.
-    #[error(
-        "byte {offset}: a string is not valid UTF-8; the asset is damaged: copy or export it again"
-    )]
+    #[error("byte {offset}: a string is not valid UTF-8; the asset is damaged: copy or export it again")]
     Utf8 {
         /// Where the string starts.
         offset: usize,
@@ -146,9 +140,7 @@ pub enum BytecodeError {
         limit: usize,
     },
     /// An operand names a value that is not defined before it.
-    #[error(
-        "byte {offset}: operand names value {value}, which is not defined here; the asset is damaged"
-    )]
+    #[error("byte {offset}: operand names value {value}, which is not defined here; the asset is damaged")]
     Value {
         /// Where the operand stands.
         offset: usize,

@@ -76,10 +76,7 @@ impl Module {
         let offset = c.offset();
         let version = c.varint("bytecode version")?;
         if version != 6 {
-            return Err(BytecodeError::Version {
-                offset,
-                found: version,
-            });
+            return Err(BytecodeError::Version { offset, found: version });
         }
         let offset = c.offset();
         let mut producer = Vec::new();
@@ -89,8 +86,7 @@ impl Module {
                 byte => producer.push(byte),
             }
         }
-        module.producer =
-            String::from_utf8(producer).map_err(|_| BytecodeError::Utf8 { offset })?;
+        module.producer = String::from_utf8(producer).map_err(|_| BytecodeError::Utf8 { offset })?;
 
         let mut sections: [Option<Cursor<'_>>; 9] = Default::default();
         while !c.is_empty() {
@@ -139,9 +135,7 @@ impl Module {
 
     /// The name of an operation without the dialect's prefix: "primitive.add_v1".
     pub fn op_name(&self, index: u32) -> &str {
-        self.op_names
-            .get(index as usize)
-            .map_or("", |&id| self.string_at(id))
+        self.op_names.get(index as usize).map_or("", |&id| self.string_at(id))
     }
 
     /// Number of resources (weight blobs).
@@ -151,15 +145,12 @@ impl Module {
 
     /// Name of a resource.
     pub fn resource_name(&self, id: ResourceId) -> &str {
-        self.resources
-            .get(id.0 as usize)
-            .map_or("", |r| self.string_at(r.name))
+        self.resources.get(id.0 as usize).map_or("", |r| self.string_at(r.name))
     }
 
     /// The bytes of a resource, as a range of the mapped file. `None` for an unknown id.
     pub fn resource(&self, id: ResourceId) -> Option<SharedBytes> {
-        self.file
-            .slice(self.resources.get(id.0 as usize)?.data.clone())
+        self.file.slice(self.resources.get(id.0 as usize)?.data.clone())
     }
 
     pub(crate) fn file(&self) -> &SharedBytes {
@@ -274,20 +265,13 @@ impl Module {
             }
         }
         if self.op_names.len() != total {
-            let what = format!(
-                "{} operation names are listed, {total} announced",
-                self.op_names.len()
-            );
+            let what = format!("{} operation names are listed, {total} announced", self.op_names.len());
             return Err(BytecodeError::Malformed { what, offset });
         }
         Ok(())
     }
 
-    fn read_attr_type_offsets(
-        &mut self,
-        mut c: Cursor<'_>,
-        data: &Cursor<'_>,
-    ) -> Result<(), BytecodeError> {
+    fn read_attr_type_offsets(&mut self, mut c: Cursor<'_>, data: &Cursor<'_>) -> Result<(), BytecodeError> {
         let attrs = c.count("attribute table")?;
         let types = c.count("type table")?;
         let end = data.offset() + data.remaining();
@@ -353,11 +337,7 @@ impl Module {
         c.finish("the property table")
     }
 
-    fn read_resources(
-        &mut self,
-        data: Option<Cursor<'_>>,
-        offsets: Option<Cursor<'_>>,
-    ) -> Result<(), BytecodeError> {
+    fn read_resources(&mut self, data: Option<Cursor<'_>>, offsets: Option<Cursor<'_>>) -> Result<(), BytecodeError> {
         let Some(mut c) = offsets else { return Ok(()) };
         let mut data = data.ok_or(BytecodeError::Section {
             what: NAMES[5],

@@ -60,8 +60,7 @@ impl ElementType {
             F64 | I64 | U64 | ComplexF32 => 8,
             F32 | TF32 | I32 | U32 | ComplexF16 | ComplexBF16 => 4,
             F16 | BF16 | I16 | U16 | ComplexF8E5M2 | ComplexF8E4M3FN => 2,
-            Bool | F8E5M2 | F8E4M3FN | F8E8M0FN | F4E2M1FN | I8 | I4 | I2 | U8 | U6 | U4 | U3
-            | U2 | U1 => 1,
+            Bool | F8E5M2 | F8E4M3FN | F8E8M0FN | F4E2M1FN | I8 | I4 | I2 | U8 | U6 | U4 | U3 | U2 | U1 => 1,
         }
     }
 
@@ -305,11 +304,7 @@ impl Module {
                         });
                     }
                 };
-                let encoding = if code == 3 {
-                    Some(self.read_attr_id(c)?)
-                } else {
-                    None
-                };
+                let encoding = if code == 3 { Some(self.read_attr_id(c)?) } else { None };
                 Ok(Type::Tensor(TensorType {
                     element,
                     shape,

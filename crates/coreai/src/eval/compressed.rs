@@ -16,19 +16,10 @@ pub(super) fn lut_to_dense(indices: &Array, lut: &Array, dim: &Array) -> Result<
     }
     let blocks = &lut.shape()[..rank];
     let (entries, vector) = (lut.shape()[rank], lut.shape()[rank + 1]);
-    if blocks
-        .iter()
-        .zip(indices.shape())
-        .any(|(&b, &a)| b == 0 || a % b != 0)
-        || vector == 0
-    {
+    if blocks.iter().zip(indices.shape()).any(|(&b, &a)| b == 0 || a % b != 0) || vector == 0 {
         return Err(misfit());
     }
-    let a = if vector > 1 {
-        axis(single(dim)?, rank)?
-    } else {
-        0
-    };
+    let a = if vector > 1 { axis(single(dim)?, rank)? } else { 0 };
     let mut shape = indices.shape().to_vec();
     if vector > 1 {
         shape[a] = shape[a].checked_mul(vector).ok_or_else(misfit)?;
@@ -65,12 +56,7 @@ fn numbers(x: &Array) -> Result<Vec<f32>, OpError> {
 
 /// `small` repeated in blocks up to `shape`, as f32.
 fn blocks(small: &Array, shape: &[usize]) -> Result<Vec<f32>, OpError> {
-    let fits = small.rank() == shape.len()
-        && small
-            .shape()
-            .iter()
-            .zip(shape)
-            .all(|(&s, &d)| s > 0 && d % s == 0);
+    let fits = small.rank() == shape.len() && small.shape().iter().zip(shape).all(|(&s, &d)| s > 0 && d % s == 0);
     if !fits {
         return Err(OpError::invalid(format!(
             "{small:?} does not divide {shape:?} into blocks"
@@ -97,9 +83,7 @@ pub(super) fn blockwise_shift_scale(
     let shape = data.shape();
     let (x, s) = (numbers(data)?, blocks(scale, shape)?);
     let (o1, o2) = (blocks(offset1, shape)?, blocks(offset2, shape)?);
-    let out = (0..x.len())
-        .map(|i| s[i] * (x[i] - o1[i]) + o2[i])
-        .collect();
+    let out = (0..x.len()).map(|i| s[i] * (x[i] - o1[i]) + o2[i]).collect();
     Ok(store_f32(element, shape, out)?)
 }
 
@@ -164,9 +148,7 @@ pub(super) fn dequantize(
     };
     let (s, o2) = (channels(scale, dim, shape)?, channels(offset2, dim, shape)?);
     let o1 = channels(offset1, dim, shape)?;
-    let out = (0..x.len())
-        .map(|i| (x[i] - o1[i]) * s[i] + o2[i])
-        .collect();
+    let out = (0..x.len()).map(|i| (x[i] - o1[i]) * s[i] + o2[i]).collect();
     Ok(store_f32(element, shape, out)?)
 }
 

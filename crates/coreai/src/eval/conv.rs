@@ -32,11 +32,7 @@ fn window(kernel: usize, dilation: usize) -> Result<usize, OpError> {
         .checked_sub(1)
         .and_then(|k| k.checked_mul(dilation))
         .and_then(|k| k.checked_add(1))
-        .ok_or_else(|| {
-            OpError::invalid(format!(
-                "a kernel of {kernel} with dilation {dilation} is not possible"
-            ))
-        })
+        .ok_or_else(|| OpError::invalid(format!("a kernel of {kernel} with dilation {dilation} is not possible")))
 }
 
 fn floats(x: &Array) -> Result<Vec<f32>, OpError> {
@@ -168,9 +164,7 @@ pub(super) fn conv_transpose(
         match usize::try_from(size) {
             Ok(size) if size < 1 << 40 => shape.push(size),
             _ => {
-                return Err(OpError::invalid(format!(
-                    "the result would have an extent of {size}"
-                )));
+                return Err(OpError::invalid(format!("the result would have an extent of {size}")));
             }
         }
     }
@@ -197,8 +191,7 @@ pub(super) fn conv_transpose(
                     let mut tap = vec![0usize; rank];
                     for &weight in w {
                         let to = (0..rank).try_fold(0usize, |sum, d| {
-                            let pos = (at[d] * stride[d] + tap[d] * dilation[d])
-                                .checked_sub(padding[d])?;
+                            let pos = (at[d] * stride[d] + tap[d] * dilation[d]).checked_sub(padding[d])?;
                             (pos < shape[d + 2]).then_some(sum + pos * own[d + 2])
                         });
                         if let Some(to) = to {
@@ -244,11 +237,7 @@ pub(super) fn pool(
             Some(room) if ceil => {
                 // A window that starts past the end is not counted.
                 let n = room.div_ceil(stride[d]) + 1;
-                if (n - 1) * stride[d] >= sx[d + 2] {
-                    n - 1
-                } else {
-                    n
-                }
+                if (n - 1) * stride[d] >= sx[d + 2] { n - 1 } else { n }
             }
             Some(room) => room / stride[d] + 1,
         });
@@ -285,9 +274,8 @@ pub(super) fn pool(
             let mut out = Vec::new();
             windows(&mut |w| {
                 out.push(if largest {
-                    w.iter().fold(f32::NEG_INFINITY, |m, &i| {
-                        if m > v[i] || m.is_nan() { m } else { v[i] }
-                    })
+                    w.iter()
+                        .fold(f32::NEG_INFINITY, |m, &i| if m > v[i] || m.is_nan() { m } else { v[i] })
                 } else {
                     w.iter().map(|&i| v[i]).sum()
                 });
@@ -298,9 +286,8 @@ pub(super) fn pool(
             let mut out = Vec::new();
             windows(&mut |w| {
                 out.push(if largest {
-                    w.iter().fold(f64::NEG_INFINITY, |m, &i| {
-                        if m > v[i] || m.is_nan() { m } else { v[i] }
-                    })
+                    w.iter()
+                        .fold(f64::NEG_INFINITY, |m, &i| if m > v[i] || m.is_nan() { m } else { v[i] })
                 } else {
                     w.iter().map(|&i| v[i]).sum()
                 });

@@ -14,29 +14,19 @@ use crate::scalar::{Numbers, decode, store_f32, store_f64, store_int};
 pub(crate) fn broadcast_shape(a: &[usize], b: &[usize]) -> Result<Vec<usize>, OpError> {
     let rank = a.len().max(b.len());
     let at = |s: &[usize], i: usize| {
-        if i + s.len() >= rank {
-            s[i + s.len() - rank]
-        } else {
-            1
-        }
+        if i + s.len() >= rank { s[i + s.len() - rank] } else { 1 }
     };
     (0..rank)
         .map(|i| match (at(a, i), at(b, i)) {
             (x, y) if x == y => Ok(x),
             (1, y) => Ok(y),
             (x, 1) => Ok(x),
-            _ => Err(OpError::invalid(format!(
-                "shapes {a:?} and {b:?} do not broadcast"
-            ))),
+            _ => Err(OpError::invalid(format!("shapes {a:?} and {b:?} do not broadcast"))),
         })
         .collect()
 }
 
-pub(super) fn broadcast_shapes(
-    a: &Array,
-    b: &Array,
-    element: ElementType,
-) -> Result<Array, OpError> {
+pub(super) fn broadcast_shapes(a: &Array, b: &Array, element: ElementType) -> Result<Array, OpError> {
     let shape = broadcast_shape(&super::extents(a)?, &super::extents(b)?)?;
     let values: Vec<i128> = shape.iter().map(|&d| d as i128).collect();
     Ok(store_int(element, &[values.len()], &values)?)
@@ -106,11 +96,7 @@ pub(super) fn unary(op: Unary, x: &Array) -> Result<Array, OpError> {
                 Unary::Tanh => f64::tanh,
                 Unary::Not => return Err(OpError::Element(element.to_string())),
             };
-            Ok(store_f64(
-                element,
-                shape,
-                v.iter().map(|&x| f(x)).collect(),
-            )?)
+            Ok(store_f64(element, shape, v.iter().map(|&x| f(x)).collect())?)
         }
         Numbers::Int(v) => {
             let out: Vec<i128> = match op {
@@ -147,9 +133,7 @@ pub(super) fn gelu(x: &Array, mode: u64) -> Result<Array, OpError> {
     match decode(x)? {
         Numbers::F32(v) => {
             let out = match mode {
-                0 => map(&v, |x| {
-                    0.5 * x * (1.0 + math::erf(x * std::f32::consts::FRAC_1_SQRT_2))
-                }),
+                0 => map(&v, |x| 0.5 * x * (1.0 + math::erf(x * std::f32::consts::FRAC_1_SQRT_2))),
                 1 => map(&v, |x| {
                     let u = SQRT_2_OVER_PI as f32 * (x + 0.044715 * x * x * x);
                     // 0.5 (1 + tanh u) is sigmoid(2 u).
@@ -167,11 +151,7 @@ pub(super) fn gelu(x: &Array, mode: u64) -> Result<Array, OpError> {
                 2 => |x| x / (1.0 + (-1.702 * x).exp()),
                 other => return Err(OpError::invalid(format!("GELU form {other} is not known"))),
             };
-            Ok(store_f64(
-                x.element(),
-                x.shape(),
-                v.iter().map(|&x| f(x)).collect(),
-            )?)
+            Ok(store_f64(x.element(), x.shape(), v.iter().map(|&x| f(x)).collect())?)
         }
         Numbers::Int(_) => Err(OpError::Element(x.element().to_string())),
     }
@@ -196,22 +176,10 @@ pub(super) fn cast(x: &Array, to: ElementType) -> Result<Array, OpError> {
             shape,
             &v.iter().map(|&x| x != 0.0).collect::<Vec<_>>(),
         )?),
-        Numbers::F32(v) => Ok(store_int(
-            to,
-            shape,
-            &v.iter().map(|&x| x as i128).collect::<Vec<_>>(),
-        )?),
-        Numbers::F64(v) => Ok(store_int(
-            to,
-            shape,
-            &v.iter().map(|&x| x as i128).collect::<Vec<_>>(),
-        )?),
-        Numbers::Int(v) if to == F64 => {
-            Ok(store_f64(to, shape, v.iter().map(|&x| x as f64).collect())?)
-        }
-        Numbers::Int(v) if to.is_float() => {
-            Ok(store_f32(to, shape, v.iter().map(|&x| x as f32).collect())?)
-        }
+        Numbers::F32(v) => Ok(store_int(to, shape, &v.iter().map(|&x| x as i128).collect::<Vec<_>>())?),
+        Numbers::F64(v) => Ok(store_int(to, shape, &v.iter().map(|&x| x as i128).collect::<Vec<_>>())?),
+        Numbers::Int(v) if to == F64 => Ok(store_f64(to, shape, v.iter().map(|&x| x as f64).collect())?),
+        Numbers::Int(v) if to.is_float() => Ok(store_f32(to, shape, v.iter().map(|&x| x as f32).collect())?),
         Numbers::Int(v) => Ok(store_int(to, shape, &v)?),
     }
 }
@@ -260,12 +228,7 @@ fn spread<'a, T: Copy>(v: &'a [T], shape: &[usize], out: &[usize]) -> Cow<'a, [T
     }
 }
 
-pub(super) fn binary(
-    op: Binary,
-    a: &Array,
-    b: &Array,
-    result: ElementType,
-) -> Result<Array, OpError> {
+pub(super) fn binary(op: Binary, a: &Array, b: &Array, result: ElementType) -> Result<Array, OpError> {
     if a.element() != b.element() {
         return Err(OpError::invalid(format!(
             "operands are {} and {}",
@@ -289,12 +252,8 @@ pub(super) fn binary(
                 Binary::FloorDivide => zip(x, y, &shape, |x, y| (x / y).floor())?,
                 Binary::Modulo => zip(x, y, &shape, |x, y| x % y)?,
                 Binary::Pow => zip(x, y, &shape, pow32)?,
-                Binary::Maximum => {
-                    zip(x, y, &shape, |x, y| if x > y || x.is_nan() { x } else { y })?
-                }
-                Binary::Minimum => {
-                    zip(x, y, &shape, |x, y| if x < y || x.is_nan() { x } else { y })?
-                }
+                Binary::Maximum => zip(x, y, &shape, |x, y| if x > y || x.is_nan() { x } else { y })?,
+                Binary::Minimum => zip(x, y, &shape, |x, y| if x < y || x.is_nan() { x } else { y })?,
                 Binary::Equal => return bools(&shape, zip(x, y, &shape, |x, y| x == y)?),
                 Binary::NotEqual => return bools(&shape, zip(x, y, &shape, |x, y| x != y)?),
                 Binary::Greater => return bools(&shape, zip(x, y, &shape, |x, y| x > y)?),
@@ -323,9 +282,7 @@ pub(super) fn binary(
         }
         (Numbers::Int(x), Numbers::Int(y)) => {
             let (x, y) = ((&*x, a.shape()), (&*y, b.shape()));
-            if matches!(op, Binary::Divide | Binary::FloorDivide | Binary::Modulo)
-                && y.0.contains(&0)
-            {
+            if matches!(op, Binary::Divide | Binary::FloorDivide | Binary::Modulo) && y.0.contains(&0) {
                 return Err(OpError::invalid("integer division by zero"));
             }
             let boolean = a.element() == Bool;
@@ -336,9 +293,7 @@ pub(super) fn binary(
                 Binary::Sub => |x, y| x.wrapping_sub(y),
                 Binary::Mul => |x, y| x.wrapping_mul(y),
                 Binary::Divide => |x, y| x / y,
-                Binary::FloorDivide => {
-                    |x, y| x.div_euclid(y) - i128::from(y < 0 && x.rem_euclid(y) != 0)
-                }
+                Binary::FloorDivide => |x, y| x.div_euclid(y) - i128::from(y < 0 && x.rem_euclid(y) != 0),
                 Binary::Modulo => |x, y| x % y,
                 Binary::Pow => int_pow,
                 Binary::Maximum => |x, y| x.max(y),
@@ -411,20 +366,13 @@ pub(super) fn select(condition: &Array, a: &Array, b: &Array) -> Result<Array, O
         shape: &[usize],
     ) -> Result<Array, OpError> {
         let missing = || OpError::Element(a.element().to_string());
-        let (x, y) = (
-            a.raw::<T>().ok_or_else(missing)?,
-            b.raw::<T>().ok_or_else(missing)?,
-        );
+        let (x, y) = (a.raw::<T>().ok_or_else(missing)?, b.raw::<T>().ok_or_else(missing)?);
         let (x, y) = (spread(x, a.shape(), shape), spread(y, b.shape(), shape));
         let out = chosen
             .iter()
             .zip(x.iter().zip(y.iter()))
             .map(|(&c, (&x, &y))| if c != 0 { x } else { y });
-        Ok(Array::from_vec(
-            a.element(),
-            shape,
-            out.collect::<Vec<T>>(),
-        )?)
+        Ok(Array::from_vec(a.element(), shape, out.collect::<Vec<T>>())?)
     }
     match a.element().size() {
         1 => pick::<u8>(&chosen, a, b, &shape),
@@ -465,11 +413,7 @@ fn store_parts(element: ElementType, shape: &[usize], values: Vec<f64>) -> Resul
     Ok(Array::new(element, shape, real.shared().clone())?)
 }
 
-pub(super) fn create_complex(
-    re: &Array,
-    im: &Array,
-    element: ElementType,
-) -> Result<Array, OpError> {
+pub(super) fn create_complex(re: &Array, im: &Array, element: ElementType) -> Result<Array, OpError> {
     if re.shape() != im.shape() {
         return Err(OpError::invalid(format!(
             "the parts have shapes {:?} and {:?}",
@@ -496,11 +440,7 @@ fn complex_cast(x: &Array, to: ElementType) -> Result<Array, OpError> {
         return store_parts(to, x.shape(), parts(x)?);
     }
     if to.is_complex() {
-        let values = x
-            .to_f32()?
-            .iter()
-            .flat_map(|&v| [f64::from(v), 0.0])
-            .collect();
+        let values = x.to_f32()?.iter().flat_map(|&v| [f64::from(v), 0.0]).collect();
         return store_parts(to, x.shape(), values);
     }
     cast(&complex_part(x, 0, part_type(x.element())?)?, to)
@@ -512,12 +452,7 @@ fn complex_unary(op: Unary, x: &Array) -> Result<Array, OpError> {
         Unary::Exp => |[a, b]| [a.exp() * b.cos(), a.exp() * b.sin()],
         Unary::Log => |[a, b]| [a.hypot(b).ln(), b.atan2(a)],
         Unary::Cos => |[a, b]| [a.cos() * b.cosh(), -a.sin() * b.sinh()],
-        Unary::Sigmoid => |[a, b]| {
-            divide(
-                [1.0, 0.0],
-                [1.0 + (-a).exp() * b.cos(), -(-a).exp() * b.sin()],
-            )
-        },
+        Unary::Sigmoid => |[a, b]| divide([1.0, 0.0], [1.0 + (-a).exp() * b.cos(), -(-a).exp() * b.sin()]),
         Unary::Silu => |[a, b]| divide([a, b], [1.0 + (-a).exp() * b.cos(), -(-a).exp() * b.sin()]),
         _ => return Err(OpError::Element(x.element().to_string())),
     };
@@ -549,9 +484,5 @@ fn complex_binary(op: Binary, a: &Array, b: &Array, shape: &[usize]) -> Result<A
         Binary::NotEqual => return bools(shape, pairs.map(|(x, y)| x != y).collect()),
         _ => return Err(OpError::Element(a.element().to_string())),
     };
-    store_parts(
-        a.element(),
-        shape,
-        pairs.flat_map(|(x, y)| f(x, y)).collect(),
-    )
+    store_parts(a.element(), shape, pairs.flat_map(|(x, y)| f(x, y)).collect())
 }

@@ -6,19 +6,11 @@ use crate::error::OpError;
 use crate::scalar::{Numbers, decode, store_f32, store_f64, store_int};
 
 fn wrap(index: i64, extent: usize) -> Result<usize, OpError> {
-    let at = if index < 0 {
-        index + extent as i64
-    } else {
-        index
-    };
+    let at = if index < 0 { index + extent as i64 } else { index };
     usize::try_from(at)
         .ok()
         .filter(|&i| i < extent)
-        .ok_or_else(|| {
-            OpError::invalid(format!(
-                "index {index} is out of bounds for a dimension of {extent}"
-            ))
-        })
+        .ok_or_else(|| OpError::invalid(format!("index {index} is out of bounds for a dimension of {extent}")))
 }
 
 pub(super) fn gather_along_axis(x: &Array, indices: &Array, dim: &Array) -> Result<Array, OpError> {
@@ -35,8 +27,7 @@ pub(super) fn gather_along_axis(x: &Array, indices: &Array, dim: &Array) -> Resu
 
 /// The place in `x` of each element of `indices`, which replace the coordinate along axis `a`.
 fn along_axis(x: &Array, indices: &Array, a: usize) -> Result<Vec<usize>, OpError> {
-    let fits = indices.rank() == x.rank()
-        && (0..x.rank()).all(|i| i == a || indices.shape()[i] <= x.shape()[i]);
+    let fits = indices.rank() == x.rank() && (0..x.rank()).all(|i| i == a || indices.shape()[i] <= x.shape()[i]);
     if !fits {
         return Err(OpError::invalid(format!(
             "indices {:?} do not fit into {:?}",
@@ -82,9 +73,7 @@ fn nd_places(x: &Array, indices: &Array) -> Result<(Vec<usize>, usize), OpError>
     }
     let own = strides(x.shape());
     let block: usize = x.shape()[q..].iter().product();
-    let count = indices.shape()[..indices.rank() - 1]
-        .iter()
-        .product::<usize>();
+    let count = indices.shape()[..indices.rank() - 1].iter().product::<usize>();
     let values = integers(indices)?;
     let mut out = Vec::with_capacity(count);
     for i in 0..count {
@@ -116,11 +105,7 @@ pub(super) fn scatter_nd(x: &Array, indices: &Array, updates: &Array) -> Result<
     let q = indices.shape()[indices.rank() - 1];
     let mut wanted = indices.shape()[..indices.rank() - 1].to_vec();
     wanted.extend_from_slice(&x.shape()[q..]);
-    let misfit = || {
-        OpError::invalid(format!(
-            "updates {updates:?} do not fit {wanted:?} in {x:?}"
-        ))
-    };
+    let misfit = || OpError::invalid(format!("updates {updates:?} do not fit {wanted:?} in {x:?}"));
     if updates.element() != x.element() {
         return Err(misfit());
     }
@@ -164,11 +149,7 @@ pub(super) fn scatter_along_axis(
                 4 => go($out, $from, &places, |o, v| o / v),
                 5 => go($out, $from, &places, |o, v| if v > o { v } else { o }),
                 6 => go($out, $from, &places, |o, v| if v < o { v } else { o }),
-                other => {
-                    return Err(OpError::invalid(format!(
-                        "scatter mode {other} is not known"
-                    )))
-                }
+                other => return Err(OpError::invalid(format!("scatter mode {other} is not known"))),
             }
         };
     }

@@ -88,8 +88,7 @@ mod tests {
     use super::*;
 
     fn ulps(got: f32, want: f64) -> f64 {
-        let spacing = f64::from(f32::from_bits((want.abs() as f32).to_bits() + 1))
-            - f64::from(want.abs() as f32);
+        let spacing = f64::from(f32::from_bits((want.abs() as f32).to_bits() + 1)) - f64::from(want.abs() as f32);
         ((f64::from(got) - want) / spacing).abs()
     }
 
@@ -97,11 +96,7 @@ mod tests {
     fn exp_is_close() {
         for i in -87_000..88_000 {
             let x = i as f32 * 1e-3;
-            assert!(
-                ulps(exp(x), f64::from(x).exp()) < 1.5,
-                "exp({x}) = {}",
-                exp(x)
-            );
+            assert!(ulps(exp(x), f64::from(x).exp()) < 1.5, "exp({x}) = {}", exp(x));
         }
         assert_eq!(exp(0.0), 1.0);
         assert_eq!(exp(f32::NEG_INFINITY), 0.0);
@@ -115,11 +110,7 @@ mod tests {
     fn erf_is_close() {
         for i in -50_000..50_000 {
             let x = i as f32 * 1e-4;
-            assert!(
-                ulps(erf(x), erf64(f64::from(x))) < 2.0,
-                "erf({x}) = {}",
-                erf(x)
-            );
+            assert!(ulps(erf(x), erf64(f64::from(x))) < 2.0, "erf({x}) = {}", erf(x));
         }
         assert_eq!(erf(f32::INFINITY), 1.0);
         assert_eq!(erf(-9.0), -1.0);

@@ -72,14 +72,7 @@ pub(super) fn batch_matmul(a: &Array, b: &Array) -> Result<Array, OpError> {
             } else {
                 for (i, &(ia, ib)) in p.pairs.iter().enumerate() {
                     let c = &mut out[i * mn..(i + 1) * mn];
-                    matmul_f32(
-                        &x[ia * mk..(ia + 1) * mk],
-                        &y[ib * kn..(ib + 1) * kn],
-                        c,
-                        p.m,
-                        p.n,
-                        p.k,
-                    );
+                    matmul_f32(&x[ia * mk..(ia + 1) * mk], &y[ib * kn..(ib + 1) * kn], c, p.m, p.n, p.k);
                 }
             }
             Ok(store_f32(a.element(), &p.shape, out)?)
@@ -104,9 +97,7 @@ pub(super) fn batch_matmul(a: &Array, b: &Array) -> Result<Array, OpError> {
                 for r in 0..p.m {
                     for c in 0..p.n {
                         out[i * mn + r * p.n + c] = (0..p.k).fold(0i128, |s, k| {
-                            s.wrapping_add(
-                                x[ia * mk + r * p.k + k].wrapping_mul(y[ib * kn + k * p.n + c]),
-                            )
+                            s.wrapping_add(x[ia * mk + r * p.k + k].wrapping_mul(y[ib * kn + k * p.n + c]))
                         });
                     }
                 }
@@ -188,26 +179,14 @@ mod tests {
 
     #[test]
     fn products_match_a_plain_loop() {
-        for (m, n, k) in [
-            (1, 1, 1),
-            (5, 17, 3),
-            (4, 16, 8),
-            (37, 65, 129),
-            (130, 70, 140),
-        ] {
-            let a: Vec<f32> = (0..m * k)
-                .map(|i| ((i * 37 % 23) as f32 - 11.0) / 7.0)
-                .collect();
-            let b: Vec<f32> = (0..k * n)
-                .map(|i| ((i * 53 % 29) as f32 - 14.0) / 9.0)
-                .collect();
+        for (m, n, k) in [(1, 1, 1), (5, 17, 3), (4, 16, 8), (37, 65, 129), (130, 70, 140)] {
+            let a: Vec<f32> = (0..m * k).map(|i| ((i * 37 % 23) as f32 - 11.0) / 7.0).collect();
+            let b: Vec<f32> = (0..k * n).map(|i| ((i * 53 % 29) as f32 - 14.0) / 9.0).collect();
             let mut c = vec![0.0; m * n];
             matmul_f32(&a, &b, &mut c, m, n, k);
             for r in 0..m {
                 for j in 0..n {
-                    let want: f64 = (0..k)
-                        .map(|p| f64::from(a[r * k + p]) * f64::from(b[p * n + j]))
-                        .sum();
+                    let want: f64 = (0..k).map(|p| f64::from(a[r * k + p]) * f64::from(b[p * n + j])).sum();
                     assert!((f64::from(c[r * n + j]) - want).abs() < 1e-4 * (1.0 + want.abs()));
                 }
             }

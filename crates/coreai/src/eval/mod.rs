@@ -48,12 +48,9 @@ impl Spec<'_> {
 /// Computes one pure operation. Control flow, calls, states and Metal kernels are not among them.
 pub(crate) fn evaluate(spec: &Spec<'_>, operands: &[Array]) -> Result<Vec<Array>, OpError> {
     let get = |i: usize| {
-        operands.get(i).ok_or_else(|| {
-            OpError::invalid(format!(
-                "operand {i} is missing (the operation has {})",
-                operands.len()
-            ))
-        })
+        operands
+            .get(i)
+            .ok_or_else(|| OpError::invalid(format!("operand {i} is missing (the operation has {})", operands.len())))
     };
     let one = |array: Result<Array, OpError>| array.map(|a| vec![a]);
     match spec.code {
@@ -62,19 +59,11 @@ pub(crate) fn evaluate(spec: &Spec<'_>, operands: &[Array]) -> Result<Vec<Array>
         OpCode::Where => one(elementwise::select(get(0)?, get(1)?, get(2)?)),
         OpCode::Gelu => one(elementwise::gelu(get(0)?, spec.mode)),
         OpCode::Cast => one(elementwise::cast(get(0)?, spec.element()?)),
-        OpCode::CreateComplex => one(elementwise::create_complex(
-            get(0)?,
-            get(1)?,
-            spec.element()?,
-        )),
+        OpCode::CreateComplex => one(elementwise::create_complex(get(0)?, get(1)?, spec.element()?)),
         OpCode::RealPart => one(elementwise::complex_part(get(0)?, 0, spec.element()?)),
         OpCode::ImaginaryPart => one(elementwise::complex_part(get(0)?, 1, spec.element()?)),
         OpCode::BatchMatmul => one(matmul::batch_matmul(get(0)?, get(1)?)),
-        OpCode::BroadcastShapes => one(elementwise::broadcast_shapes(
-            get(0)?,
-            get(1)?,
-            spec.element()?,
-        )),
+        OpCode::BroadcastShapes => one(elementwise::broadcast_shapes(get(0)?, get(1)?, spec.element()?)),
         OpCode::Reduce(op) => one(reduce::reduce(op, get(0)?, get(1)?)),
         OpCode::Argmax => one(reduce::argmax(get(0)?, get(1)?, spec.element()?)),
         OpCode::Softmax => one(reduce::softmax(get(0)?, get(1)?)),
@@ -91,13 +80,7 @@ pub(crate) fn evaluate(spec: &Spec<'_>, operands: &[Array]) -> Result<Vec<Array>
         OpCode::Concat => one(movement::concat(get(0)?, &operands[1..])),
         OpCode::Split => movement::split(get(0)?, get(1)?, get(2)?, spec.elements.len()),
         OpCode::Slice => one(movement::slice(get(0)?, get(1)?, get(2)?, get(3)?)),
-        OpCode::SliceUpdate => one(movement::slice_update(
-            get(0)?,
-            get(1)?,
-            get(2)?,
-            get(3)?,
-            get(4)?,
-        )),
+        OpCode::SliceUpdate => one(movement::slice_update(get(0)?, get(1)?, get(2)?, get(3)?, get(4)?)),
         OpCode::Tile => one(movement::tile(get(0)?, get(1)?)),
         OpCode::Pad => one(movement::pad(get(0)?, get(1)?, get(2)?, spec.mode)),
         OpCode::Reverse => one(movement::reverse(get(0)?, get(1)?)),
@@ -116,11 +99,7 @@ pub(crate) fn evaluate(spec: &Spec<'_>, operands: &[Array]) -> Result<Vec<Array>
         OpCode::Conv2d => one(conv::conv(get(0)?, get(1)?, get(2)?, get(3)?, get(4)?, 2)),
         OpCode::Conv3d => one(conv::conv(get(0)?, get(1)?, get(2)?, get(3)?, get(4)?, 3)),
         OpCode::ConvTranspose2d | OpCode::ConvTranspose3d => {
-            let rank = if spec.code == OpCode::ConvTranspose2d {
-                2
-            } else {
-                3
-            };
+            let rank = if spec.code == OpCode::ConvTranspose2d { 2 } else { 3 };
             let params = conv::TransposeParams {
                 stride: get(2)?,
                 padding: get(3)?,
@@ -154,13 +133,7 @@ pub(crate) fn evaluate(spec: &Spec<'_>, operands: &[Array]) -> Result<Vec<Array>
                 false,
             ))
         }
-        OpCode::Interpolate => one(resample::interpolate(
-            get(0)?,
-            get(1)?,
-            get(2)?,
-            get(3)?,
-            spec.mode,
-        )),
+        OpCode::Interpolate => one(resample::interpolate(get(0)?, get(1)?, get(2)?, get(3)?, spec.mode)),
         OpCode::LutToDense => one(compressed::lut_to_dense(get(0)?, get(1)?, get(2)?)),
         OpCode::BlockwiseShiftScale => one(compressed::blockwise_shift_scale(
             get(0)?,
@@ -188,9 +161,7 @@ pub(crate) fn evaluate(spec: &Spec<'_>, operands: &[Array]) -> Result<Vec<Array>
         // A sparse array is held dense: its bit mask says where the stored values go.
         OpCode::BuildSparse => one(compressed::build_sparse(get(0)?, get(1)?)),
         OpCode::SparseToDense | OpCode::Identity => Ok(vec![get(0)?.clone()]),
-        other => Err(OpError::invalid(format!(
-            "{other:?} cannot be computed on its own"
-        ))),
+        other => Err(OpError::invalid(format!("{other:?} cannot be computed on its own"))),
     }
 }
 
@@ -205,9 +176,7 @@ pub(crate) fn integers(array: &Array) -> Result<Vec<i64>, OpError> {
     array
         .to_integers()?
         .into_iter()
-        .map(|v| {
-            i64::try_from(v).map_err(|_| OpError::invalid(format!("index {v} is out of range")))
-        })
+        .map(|v| i64::try_from(v).map_err(|_| OpError::invalid(format!("index {v} is out of range"))))
         .collect()
 }
 
@@ -215,9 +184,7 @@ pub(crate) fn integers(array: &Array) -> Result<Vec<i64>, OpError> {
 pub(crate) fn extents(array: &Array) -> Result<Vec<usize>, OpError> {
     integers(array)?
         .into_iter()
-        .map(|v| {
-            usize::try_from(v).map_err(|_| OpError::invalid(format!("extent {v} is negative")))
-        })
+        .map(|v| usize::try_from(v).map_err(|_| OpError::invalid(format!("extent {v} is negative"))))
         .collect()
 }
 
@@ -234,11 +201,7 @@ pub(crate) fn single(array: &Array) -> Result<i64, OpError> {
 
 /// An axis in 0..rank; negative ones count from the end.
 pub(crate) fn axis(value: i64, rank: usize) -> Result<usize, OpError> {
-    let wrapped = if value < 0 {
-        value + rank as i64
-    } else {
-        value
-    };
+    let wrapped = if value < 0 { value + rank as i64 } else { value };
     usize::try_from(wrapped)
         .ok()
         .filter(|&a| a < rank)

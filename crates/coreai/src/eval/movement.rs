@@ -66,9 +66,7 @@ impl View {
             match inner_step {
                 1 => out.extend_from_slice(&data[at as usize..at as usize + inner]),
                 0 => out.extend(std::iter::repeat_n(data[at as usize], inner)),
-                s if s > 0 => {
-                    out.extend(data[at as usize..].iter().step_by(s as usize).take(inner))
-                }
+                s if s > 0 => out.extend(data[at as usize..].iter().step_by(s as usize).take(inner)),
                 s => out.extend((0..inner as isize).map(|i| data[(at + i * s) as usize])),
             }
             let mut d = rank - 1;
@@ -91,18 +89,11 @@ impl View {
     /// The view of `array` as an array of its own.
     fn apply(&self, array: &Array) -> Result<Array, OpError> {
         checked_len(array.element(), &self.shape)?;
-        fn go<T: bytemuck::Pod + Send + Sync>(
-            view: &View,
-            array: &Array,
-        ) -> Result<Array, OpError> {
+        fn go<T: bytemuck::Pod + Send + Sync>(view: &View, array: &Array) -> Result<Array, OpError> {
             let data = array
                 .raw::<T>()
                 .ok_or_else(|| OpError::Element(array.element().to_string()))?;
-            Ok(Array::from_vec(
-                array.element(),
-                &view.shape,
-                view.collect(data),
-            )?)
+            Ok(Array::from_vec(array.element(), &view.shape, view.collect(data))?)
         }
         match array.element().size() {
             1 => go::<u8>(self, array),
@@ -244,10 +235,7 @@ pub(super) fn broadcast_in_dims(x: &Array, sizes: &Array, dims: &Array) -> Resul
     for (&size, &position) in sizes.iter().zip(&positions) {
         let a = axis(position, x.rank())?;
         if x.shape()[a] != 1 && x.shape()[a] != size {
-            return Err(OpError::invalid(format!(
-                "dimension {a} of {:?} is not 1",
-                x.shape()
-            )));
+            return Err(OpError::invalid(format!("dimension {a} of {:?} is not 1", x.shape())));
         }
         to[a] = size;
     }
@@ -286,12 +274,7 @@ pub(super) fn concat(dim: &Array, inputs: &[Array]) -> Result<Array, OpError> {
     Ok(Array::from_bytes(first.element(), &shape, &out)?)
 }
 
-pub(super) fn split(
-    x: &Array,
-    sections: &Array,
-    dim: &Array,
-    results: usize,
-) -> Result<Vec<Array>, OpError> {
+pub(super) fn split(x: &Array, sections: &Array, dim: &Array, results: usize) -> Result<Vec<Array>, OpError> {
     let a = axis(single(dim)?, x.rank())?;
     let extent = x.shape()[a];
     let sizes = if sections.rank() == 0 {
@@ -305,9 +288,7 @@ pub(super) fn split(
     } else {
         extents(sections)?
     };
-    if sizes.iter().try_fold(0usize, |n, &s| n.checked_add(s)) != Some(extent)
-        || sizes.len() != results
-    {
+    if sizes.iter().try_fold(0usize, |n, &s| n.checked_add(s)) != Some(extent) || sizes.len() != results {
         return Err(OpError::invalid(format!(
             "parts {sizes:?} do not make {extent} in {results} results"
         )));
@@ -331,12 +312,7 @@ pub(super) fn split(
 }
 
 /// The resolved ranges of a slice: start, step and size a dimension.
-fn ranges(
-    shape: &[usize],
-    start: &Array,
-    end: &Array,
-    step: &Array,
-) -> Result<Vec<(isize, isize, usize)>, OpError> {
+fn ranges(shape: &[usize], start: &Array, end: &Array, step: &Array) -> Result<Vec<(isize, isize, usize)>, OpError> {
     let (start, end, step) = (integers(start)?, integers(end)?, integers(step)?);
     let rank = shape.len();
     if start.len() != rank || end.len() != rank || step.len() != rank {
@@ -355,19 +331,12 @@ fn ranges(
                 return Ok((0, 1, 0));
             }
             let wrap = |v: i64| {
-                if v < 0 {
-                    i128::from(v) + n
-                } else {
-                    i128::from(v)
-                }
+                if v < 0 { i128::from(v) + n } else { i128::from(v) }
             };
             let (from, to) = if s > 0 {
                 (wrap(start[i]).clamp(0, n), wrap(end[i]).clamp(0, n))
             } else {
-                (
-                    wrap(start[i]).clamp(0, n - 1),
-                    wrap(end[i]).clamp(-1, n - 1),
-                )
+                (wrap(start[i]).clamp(0, n - 1), wrap(end[i]).clamp(-1, n - 1))
             };
             let size = if s > 0 {
                 (to - from + s - 1).div_euclid(s)
@@ -397,11 +366,7 @@ fn sliced_view(shape: &[usize], ranges: &[(isize, isize, usize)]) -> View {
         offset: if empty {
             0
         } else {
-            ranges
-                .iter()
-                .zip(&own)
-                .map(|(r, &s)| r.0 * s as isize)
-                .sum()
+            ranges.iter().zip(&own).map(|(r, &s)| r.0 * s as isize).sum()
         },
     }
 }
@@ -425,9 +390,7 @@ pub(super) fn slice_update(
 ) -> Result<Array, OpError> {
     let ranges = ranges(x.shape(), start, end, step)?;
     let view = sliced_view(x.shape(), &ranges);
-    if update.element() != x.element()
-        || super::broadcast_shape(update.shape(), &view.shape)? != view.shape
-    {
+    if update.element() != x.element() || super::broadcast_shape(update.shape(), &view.shape)? != view.shape {
         return Err(OpError::invalid(format!(
             "{update:?} does not fit into {:?}",
             view.shape
@@ -435,13 +398,11 @@ pub(super) fn slice_update(
     }
     // The places that the view looks at, in its order.
     let places = view.collect(&(0..x.len()).collect::<Vec<usize>>());
-    let sources =
-        broadcast_view(update.shape(), &view.shape).collect(&(0..update.len()).collect::<Vec<_>>());
+    let sources = broadcast_view(update.shape(), &view.shape).collect(&(0..update.len()).collect::<Vec<_>>());
     let size = x.element().size();
     let mut out = x.bytes().to_vec();
     for (&to, &from) in places.iter().zip(&sources) {
-        out[to * size..(to + 1) * size]
-            .copy_from_slice(&update.bytes()[from * size..(from + 1) * size]);
+        out[to * size..(to + 1) * size].copy_from_slice(&update.bytes()[from * size..(from + 1) * size]);
     }
     Ok(Array::from_bytes(x.element(), x.shape(), &out)?)
 }
@@ -474,12 +435,7 @@ pub(super) fn tile(x: &Array, reps: &Array) -> Result<Array, OpError> {
 }
 
 /// The source of each position along one dimension, or `None` where the pad value stands.
-fn pad_sources(
-    extent: usize,
-    before: usize,
-    after: usize,
-    mode: u64,
-) -> Result<Vec<Option<usize>>, OpError> {
+fn pad_sources(extent: usize, before: usize, after: usize, mode: u64) -> Result<Vec<Option<usize>>, OpError> {
     let n = extent as i64;
     let too_far = || {
         OpError::invalid(format!(
@@ -505,9 +461,7 @@ fn pad_sources(
                 3 => Some(at.clamp(0, n - 1) as usize),
                 4 => Some(if at < 0 { -1 - at } else { 2 * n - 1 - at } as usize),
                 other => {
-                    return Err(OpError::invalid(format!(
-                        "padding mode {other} is not known"
-                    )));
+                    return Err(OpError::invalid(format!("padding mode {other} is not known")));
                 }
             })
         })
@@ -524,9 +478,7 @@ pub(super) fn pad(x: &Array, padding: &Array, value: &Array, mode: u64) -> Resul
         )));
     }
     if value.len() != 1 || (mode == 1 && value.element() != x.element()) {
-        return Err(OpError::invalid(format!(
-            "{value:?} is no pad value for {x:?}"
-        )));
+        return Err(OpError::invalid(format!("{value:?} is no pad value for {x:?}")));
     }
     let mut shape = Vec::new();
     for (i, &d) in x.shape().iter().enumerate() {
@@ -598,9 +550,7 @@ pub(super) fn range(start: &Array, stop: &Array, step: &Array) -> Result<Array, 
         let (a, b, s) = (value(start)?, value(stop)?, value(step)?);
         let count = ((b - a) / s).ceil();
         if !count.is_finite() {
-            return Err(OpError::invalid(format!(
-                "a range from {a} to {b} by {s} does not end"
-            )));
+            return Err(OpError::invalid(format!("a range from {a} to {b} by {s} does not end")));
         }
         let n = checked_len(element, &[count.clamp(0.0, 1e18) as usize])?;
         let values = (0..n).map(|i| a + i as f64 * s).collect();

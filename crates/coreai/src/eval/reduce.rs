@@ -21,8 +21,7 @@ pub(super) fn reduce(op: Reduction, x: &Array, dims: &Array) -> Result<Array, Op
     if op.is_logical() != (element == Bool) {
         return Err(OpError::Element(element.to_string()));
     }
-    if matches!(op, Reduction::Max | Reduction::Min) && x.is_empty() && kept.iter().all(|&d| d > 0)
-    {
+    if matches!(op, Reduction::Max | Reduction::Min) && x.is_empty() && kept.iter().all(|&d| d > 0) {
         return Err(OpError::invalid(format!(
             "the largest or smallest of no elements: {x:?}"
         )));
@@ -33,23 +32,13 @@ pub(super) fn reduce(op: Reduction, x: &Array, dims: &Array) -> Result<Array, Op
         .chain(at.iter().copied())
         .collect();
     let sorted = order.iter().copied().eq(0..x.rank());
-    let x = if sorted {
-        x.clone()
-    } else {
-        super::permuted(x, &order)?
-    };
+    let x = if sorted { x.clone() } else { super::permuted(x, &order)? };
     let run: usize = at
         .iter()
         .map(|&a| x.shape()[x.rank() - at.len() + at.iter().position(|&b| b == a).unwrap_or(0)])
         .product();
     let results: usize = kept.iter().product();
-    fn rows<T: Copy>(
-        v: &[T],
-        run: usize,
-        results: usize,
-        empty: T,
-        f: impl Fn(&[T]) -> T,
-    ) -> Vec<T> {
+    fn rows<T: Copy>(v: &[T], run: usize, results: usize, empty: T, f: impl Fn(&[T]) -> T) -> Vec<T> {
         if run == 0 {
             return vec![empty; results];
         }
@@ -61,9 +50,7 @@ pub(super) fn reduce(op: Reduction, x: &Array, dims: &Array) -> Result<Array, Op
                 Reduction::Sum => rows(&v, run, results, 0.0, sum),
                 Reduction::Mean => rows(&v, run, results, f32::NAN, |r| sum(r) / r.len() as f32),
                 Reduction::Max => rows(&v, run, results, f32::NEG_INFINITY, max),
-                Reduction::Min => rows(&v, run, results, f32::INFINITY, |r| {
-                    -max_of(r.iter().map(|&x| -x))
-                }),
+                Reduction::Min => rows(&v, run, results, f32::INFINITY, |r| -max_of(r.iter().map(|&x| -x))),
                 Reduction::Product => rows(&v, run, results, 1.0, |r| r.iter().product()),
                 Reduction::Any | Reduction::All => {
                     return Err(OpError::Element(element.to_string()));
@@ -74,20 +61,14 @@ pub(super) fn reduce(op: Reduction, x: &Array, dims: &Array) -> Result<Array, Op
         Numbers::F64(v) => {
             let out = match op {
                 Reduction::Sum => rows(&v, run, results, 0.0, |r| r.iter().sum()),
-                Reduction::Mean => rows(&v, run, results, f64::NAN, |r| {
-                    r.iter().sum::<f64>() / r.len() as f64
-                }),
+                Reduction::Mean => rows(&v, run, results, f64::NAN, |r| r.iter().sum::<f64>() / r.len() as f64),
                 Reduction::Max => rows(&v, run, results, f64::NEG_INFINITY, |r| {
-                    r.iter().fold(
-                        f64::NEG_INFINITY,
-                        |m, &x| if x > m || x.is_nan() { x } else { m },
-                    )
+                    r.iter()
+                        .fold(f64::NEG_INFINITY, |m, &x| if x > m || x.is_nan() { x } else { m })
                 }),
                 Reduction::Min => rows(&v, run, results, f64::INFINITY, |r| {
-                    r.iter().fold(
-                        f64::INFINITY,
-                        |m, &x| if x < m || x.is_nan() { x } else { m },
-                    )
+                    r.iter()
+                        .fold(f64::INFINITY, |m, &x| if x < m || x.is_nan() { x } else { m })
                 }),
                 Reduction::Product => rows(&v, run, results, 1.0, |r| r.iter().product()),
                 Reduction::Any | Reduction::All => {
@@ -99,21 +80,11 @@ pub(super) fn reduce(op: Reduction, x: &Array, dims: &Array) -> Result<Array, Op
         Numbers::Int(v) => {
             let out = match op {
                 Reduction::Sum => rows(&v, run, results, 0, |r| r.iter().sum()),
-                Reduction::Max => rows(&v, run, results, 0, |r| {
-                    r.iter().copied().max().unwrap_or(0)
-                }),
-                Reduction::Min => rows(&v, run, results, 0, |r| {
-                    r.iter().copied().min().unwrap_or(0)
-                }),
-                Reduction::Product => rows(&v, run, results, 1, |r| {
-                    r.iter().fold(1, |p, &x| p.wrapping_mul(x))
-                }),
-                Reduction::Any => rows(&v, run, results, 0, |r| {
-                    i128::from(r.iter().any(|&x| x != 0))
-                }),
-                Reduction::All => rows(&v, run, results, 1, |r| {
-                    i128::from(r.iter().all(|&x| x != 0))
-                }),
+                Reduction::Max => rows(&v, run, results, 0, |r| r.iter().copied().max().unwrap_or(0)),
+                Reduction::Min => rows(&v, run, results, 0, |r| r.iter().copied().min().unwrap_or(0)),
+                Reduction::Product => rows(&v, run, results, 1, |r| r.iter().fold(1, |p, &x| p.wrapping_mul(x))),
+                Reduction::Any => rows(&v, run, results, 0, |r| i128::from(r.iter().any(|&x| x != 0))),
+                Reduction::All => rows(&v, run, results, 1, |r| i128::from(r.iter().all(|&x| x != 0))),
                 Reduction::Mean => return Err(OpError::Element(element.to_string())),
             };
             Ok(store_int(element, &kept, &out)?)
@@ -156,10 +127,7 @@ pub(crate) fn max(row: &[f32]) -> f32 {
 }
 
 fn max_of(row: impl Iterator<Item = f32>) -> f32 {
-    row.fold(
-        f32::NEG_INFINITY,
-        |m, x| if m > x || m.is_nan() { m } else { x },
-    )
+    row.fold(f32::NEG_INFINITY, |m, x| if m > x || m.is_nan() { m } else { x })
 }
 
 pub(super) fn softmax(x: &Array, dim: &Array) -> Result<Array, OpError> {
@@ -213,36 +181,21 @@ pub(super) fn argmax(x: &Array, dim: &Array, element: ElementType) -> Result<Arr
     let a = axis(single(dim)?, x.rank())?;
     let (outer, n, inner) = around(x.shape(), a);
     if n == 0 {
-        return Err(OpError::invalid(format!(
-            "the largest of no elements: {x:?}"
-        )));
+        return Err(OpError::invalid(format!("the largest of no elements: {x:?}")));
     }
-    fn go<T: Copy>(
-        v: &[T],
-        outer: usize,
-        n: usize,
-        inner: usize,
-        better: impl Fn(T, T) -> bool,
-    ) -> Vec<i128> {
+    fn go<T: Copy>(v: &[T], outer: usize, n: usize, inner: usize, better: impl Fn(T, T) -> bool) -> Vec<i128> {
         let mut out = Vec::with_capacity(outer * inner);
         for o in 0..outer {
             for i in 0..inner {
                 let at = |k: usize| v[(o * n + k) * inner + i];
-                out.push(
-                    (1..n).fold(0, |best, k| if better(at(k), at(best)) { k } else { best })
-                        as i128,
-                );
+                out.push((1..n).fold(0, |best, k| if better(at(k), at(best)) { k } else { best }) as i128);
             }
         }
         out
     }
     let out = match decode(x)? {
-        Numbers::F32(v) => go(&v, outer, n, inner, |x, b| {
-            x > b || (x.is_nan() && !b.is_nan())
-        }),
-        Numbers::F64(v) => go(&v, outer, n, inner, |x, b| {
-            x > b || (x.is_nan() && !b.is_nan())
-        }),
+        Numbers::F32(v) => go(&v, outer, n, inner, |x, b| x > b || (x.is_nan() && !b.is_nan())),
+        Numbers::F64(v) => go(&v, outer, n, inner, |x, b| x > b || (x.is_nan() && !b.is_nan())),
         Numbers::Int(v) => go(&v, outer, n, inner, |x, b| x > b),
     };
     let mut shape = x.shape().to_vec();
@@ -255,22 +208,12 @@ pub(super) fn scan(x: &Array, dim: &Array, reverse: &Array, mode: u64) -> Result
     let a = axis(single(dim)?, x.rank())?;
     let backwards = single(reverse)? != 0;
     let (outer, n, inner) = around(x.shape(), a);
-    fn go<T: Copy>(
-        v: &mut [T],
-        (outer, n, inner): (usize, usize, usize),
-        backwards: bool,
-        f: impl Fn(T, T) -> T,
-    ) {
+    fn go<T: Copy>(v: &mut [T], (outer, n, inner): (usize, usize, usize), backwards: bool, f: impl Fn(T, T) -> T) {
         for o in 0..outer {
             for k in 1..n {
-                let (to, from) = if backwards {
-                    (n - 1 - k, n - k)
-                } else {
-                    (k, k - 1)
-                };
+                let (to, from) = if backwards { (n - 1 - k, n - k) } else { (k, k - 1) };
                 for i in 0..inner {
-                    v[(o * n + to) * inner + i] =
-                        f(v[(o * n + from) * inner + i], v[(o * n + to) * inner + i]);
+                    v[(o * n + to) * inner + i] = f(v[(o * n + from) * inner + i], v[(o * n + to) * inner + i]);
                 }
             }
         }
@@ -280,23 +223,9 @@ pub(super) fn scan(x: &Array, dim: &Array, reverse: &Array, mode: u64) -> Result
             match mode {
                 0 => go($v, (outer, n, inner), backwards, |a, b| a + b),
                 1 => go($v, (outer, n, inner), backwards, $mul),
-                2 => go(
-                    $v,
-                    (outer, n, inner),
-                    backwards,
-                    |a, b| if b < a { b } else { a },
-                ),
-                3 => go(
-                    $v,
-                    (outer, n, inner),
-                    backwards,
-                    |a, b| if b > a { b } else { a },
-                ),
-                other => {
-                    return Err(OpError::invalid(format!(
-                        "scan combiner {other} is not known"
-                    )))
-                }
+                2 => go($v, (outer, n, inner), backwards, |a, b| if b < a { b } else { a }),
+                3 => go($v, (outer, n, inner), backwards, |a, b| if b > a { b } else { a }),
+                other => return Err(OpError::invalid(format!("scan combiner {other} is not known"))),
             }
         };
     }

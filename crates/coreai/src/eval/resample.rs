@@ -6,13 +6,7 @@ use crate::error::OpError;
 use crate::scalar::{Numbers, decode, store_f32};
 
 /// The sources of each position along one dimension: two indices and the weight of the second.
-fn sources(
-    n: usize,
-    out: usize,
-    scale: f32,
-    offset: f32,
-    nearest: bool,
-) -> Vec<(usize, usize, f32)> {
+fn sources(n: usize, out: usize, scale: f32, offset: f32, nearest: bool) -> Vec<(usize, usize, f32)> {
     let last = n as f32 - 1.0;
     (0..out)
         .map(|o| {
@@ -39,14 +33,10 @@ pub(super) fn interpolate(
     let (scale, offset) = (scale.to_f32()?, offset.to_f32()?);
     let rank = x.rank();
     if to.len() != rank || scale.len() != rank || offset.len() != rank || mode > 1 {
-        return Err(OpError::invalid(format!(
-            "{x:?} cannot be resampled to {to:?}"
-        )));
+        return Err(OpError::invalid(format!("{x:?} cannot be resampled to {to:?}")));
     }
     if x.is_empty() || scale.iter().any(|&s| s <= 0.0 || !s.is_finite()) {
-        return Err(OpError::invalid(format!(
-            "{x:?} cannot be resampled by {scale:?}"
-        )));
+        return Err(OpError::invalid(format!("{x:?} cannot be resampled by {scale:?}")));
     }
     let Numbers::F32(v) = decode(x)? else {
         return Err(OpError::Element(x.element().to_string()));

@@ -18,10 +18,7 @@ fn orders(x: &Array, a: usize, descending: bool) -> Result<Vec<usize>, OpError> 
                 let at = |k: usize| (o * n + k) * inner + i;
                 let mut order: Vec<usize> = (0..n).collect();
                 order.sort_by(|&p, &q| compare(at(p), at(q)));
-                order
-                    .iter()
-                    .enumerate()
-                    .for_each(|(k, &from)| out[at(k)] = from);
+                order.iter().enumerate().for_each(|(k, &from)| out[at(k)] = from);
             }
         }
     };
@@ -55,20 +52,14 @@ pub(super) fn sort(x: &Array, dim: &Array, descending: &Array) -> Result<Array, 
             for i in 0..inner {
                 let to = (o * n + k) * inner + i;
                 let from = (o * n + orders[to]) * inner + i;
-                out[to * size..(to + 1) * size]
-                    .copy_from_slice(&x.bytes()[from * size..(from + 1) * size]);
+                out[to * size..(to + 1) * size].copy_from_slice(&x.bytes()[from * size..(from + 1) * size]);
             }
         }
     }
     Ok(Array::from_bytes(x.element(), x.shape(), &out)?)
 }
 
-pub(super) fn argsort(
-    x: &Array,
-    dim: &Array,
-    descending: &Array,
-    element: ElementType,
-) -> Result<Array, OpError> {
+pub(super) fn argsort(x: &Array, dim: &Array, descending: &Array, element: ElementType) -> Result<Array, OpError> {
     let a = axis(single(dim)?, x.rank())?;
     let values: Vec<i128> = orders(x, a, single(descending)? != 0)?
         .into_iter()
@@ -87,11 +78,7 @@ pub(super) fn non_zero(x: &Array, element: ElementType) -> Result<Array, OpError
     let own = super::strides(x.shape());
     let mut out = Vec::new();
     for (at, _) in flags.iter().enumerate().filter(|(_, f)| **f) {
-        out.extend(
-            own.iter()
-                .zip(x.shape())
-                .map(|(&s, &d)| (at / s % d) as i128),
-        );
+        out.extend(own.iter().zip(x.shape()).map(|(&s, &d)| (at / s % d) as i128));
     }
     let count = flags.iter().filter(|f| **f).count();
     let shape = [count, x.rank()];

@@ -46,12 +46,7 @@ impl Dispatcher {
     }
 
     /// A kernel of ours.
-    pub fn own_pipeline(
-        &self,
-        name: &str,
-        source: &'static str,
-        file: &str,
-    ) -> Result<Pipeline, OpError> {
+    pub fn own_pipeline(&self, name: &str, source: &'static str, file: &str) -> Result<Pipeline, OpError> {
         self.compiled(name, source, file, &super::library::options())
             .map_err(|e| OpError::Kernel(e.to_string()))
     }
@@ -65,22 +60,14 @@ impl Dispatcher {
     ) -> Result<Pipeline, ProgramError> {
         // Sources live as long as the program, so their address is as good as their text.
         let key = (source.as_ptr() as usize, name.to_string());
-        if let Some(found) = self
-            .pipelines
-            .lock()
-            .unwrap_or_else(|e| e.into_inner())
-            .get(&key)
-        {
+        if let Some(found) = self.pipelines.lock().unwrap_or_else(|e| e.into_inner()).get(&key) {
             return Ok(found.clone());
         }
         let failed = |error: anymetal::Error| ProgramError::Kernel {
             name: name.to_string(),
             diagnostics: error.to_string(),
         };
-        let library = self
-            .device
-            .new_library(source, file, options)
-            .map_err(failed)?;
+        let library = self.device.new_library(source, file, options).map_err(failed)?;
         let pipeline = library.pipeline(name).map_err(failed)?;
         self.pipelines
             .lock()
@@ -92,11 +79,7 @@ impl Dispatcher {
     /// Runs one step that is not about states.
     pub fn run(&self, op: &StepOp, operands: &[Array]) -> Result<Vec<Array>, OpError> {
         match op {
-            StepOp::Host {
-                code,
-                mode,
-                elements,
-            } => eval::evaluate(
+            StepOp::Host { code, mode, elements } => eval::evaluate(
                 &eval::Spec {
                     code: *code,
                     mode: *mode,

@@ -59,11 +59,7 @@ impl Plan {
     /// How often each slot is read, results of the function included.
     fn uses(&self) -> Vec<usize> {
         let mut uses = vec![0; self.slots.len()];
-        let sources = self
-            .steps
-            .iter()
-            .flat_map(|s| &s.inputs)
-            .chain(&self.outputs);
+        let sources = self.steps.iter().flat_map(|s| &s.inputs).chain(&self.outputs);
         for source in sources {
             if let Source::Slot(s) = source {
                 uses[*s as usize] += 1;
@@ -76,20 +72,13 @@ impl Plan {
     fn writers(&self) -> Vec<Option<usize>> {
         let mut writers = vec![None; self.slots.len()];
         for (i, step) in self.steps.iter().enumerate() {
-            step.outputs
-                .iter()
-                .for_each(|&o| writers[o as usize] = Some(i));
+            step.outputs.iter().for_each(|&o| writers[o as usize] = Some(i));
         }
         writers
     }
 
     /// The step whose only result is `source`, read by nobody else.
-    fn sole_writer(
-        &self,
-        source: &Source,
-        writers: &[Option<usize>],
-        uses: &[usize],
-    ) -> Option<usize> {
+    fn sole_writer(&self, source: &Source, writers: &[Option<usize>], uses: &[usize]) -> Option<usize> {
         let Source::Slot(slot) = source else {
             return None;
         };
@@ -184,8 +173,7 @@ impl Plan {
                 continue;
             }
             let inputs = self.steps[writer].inputs.clone();
-            (self.steps[i].op, self.steps[i].inputs) =
-                (StepOp::Native(Native::Linear { bias, activation }), inputs);
+            (self.steps[i].op, self.steps[i].inputs) = (StepOp::Native(Native::Linear { bias, activation }), inputs);
         }
         self.remove_dead();
     }
@@ -194,11 +182,7 @@ impl Plan {
     fn fuse_residual(&mut self) {
         let (writers, uses) = (self.writers(), self.uses());
         for i in 0..self.steps.len() {
-            let StepOp::Native(Native::LayerNorm {
-                eps,
-                residual: false,
-            }) = self.steps[i].op
-            else {
+            let StepOp::Native(Native::LayerNorm { eps, residual: false }) = self.steps[i].op else {
                 continue;
             };
             let Some(writer) = self.steps[i]
@@ -226,13 +210,8 @@ impl Plan {
             }
             let mut inputs = self.steps[writer].inputs.clone();
             inputs.extend_from_slice(&self.steps[i].inputs[1..]);
-            (self.steps[i].op, self.steps[i].inputs) = (
-                StepOp::Native(Native::LayerNorm {
-                    eps,
-                    residual: true,
-                }),
-                inputs,
-            );
+            (self.steps[i].op, self.steps[i].inputs) =
+                (StepOp::Native(Native::LayerNorm { eps, residual: true }), inputs);
         }
     }
 }

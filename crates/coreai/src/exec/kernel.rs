@@ -31,11 +31,7 @@ fn format(element: ElementType) -> Result<ElementFormat, OpError> {
 }
 
 /// A rank-n handle over a buffer, innermost dimension first.
-fn tensor(
-    buffer: &anymetal::Buffer,
-    element: ElementType,
-    shape: &[usize],
-) -> Result<Tensor, OpError> {
+fn tensor(buffer: &anymetal::Buffer, element: ElementType, shape: &[usize]) -> Result<Tensor, OpError> {
     let reversed: Vec<usize> = shape.iter().rev().copied().collect();
     let extents = anymetal::Extents::new(&reversed).map_err(|e| OpError::Kernel(e.to_string()))?;
     let descriptor = TensorDescriptor::new(extents, format(element)?)
@@ -47,10 +43,7 @@ fn tensor(
 }
 
 /// A buffer over an array's bytes, without a copy.
-pub(super) fn buffer_of(
-    dispatcher: &Dispatcher,
-    array: &Array,
-) -> Result<anymetal::Buffer, OpError> {
+pub(super) fn buffer_of(dispatcher: &Dispatcher, array: &Array) -> Result<anymetal::Buffer, OpError> {
     let (owner, range) = array.shared().parts();
     dispatcher
         .device()
@@ -67,11 +60,7 @@ pub(super) struct Output {
 }
 
 impl Output {
-    pub fn new(
-        dispatcher: &Dispatcher,
-        element: ElementType,
-        shape: &[usize],
-    ) -> Result<Self, OpError> {
+    pub fn new(dispatcher: &Dispatcher, element: ElementType, shape: &[usize]) -> Result<Self, OpError> {
         let bytes = checked_len(element, shape)? * element.size();
         let memory = HostMemory::zeroed(bytes).map_err(|e| OpError::Kernel(e.to_string()))?;
         let buffer = dispatcher.device().new_buffer_with_memory(memory.clone());
@@ -94,19 +83,13 @@ impl Output {
         drop(buffer);
         match memory.freeze() {
             Ok(frozen) => Ok(Array::new(element, &shape, SharedBytes::new(frozen))?),
-            Err(memory) => {
-                Ok(memory.with_bytes(|bytes| Array::from_bytes(element, &shape, bytes))?)
-            }
+            Err(memory) => Ok(memory.with_bytes(|bytes| Array::from_bytes(element, &shape, bytes))?),
         }
     }
 }
 
 /// Compiles (once) and dispatches one kernel.
-pub(super) fn run(
-    dispatcher: &Dispatcher,
-    call: &KernelCall,
-    operands: &[Array],
-) -> Result<Vec<Array>, OpError> {
+pub(super) fn run(dispatcher: &Dispatcher, call: &KernelCall, operands: &[Array]) -> Result<Vec<Array>, OpError> {
     let fail = |error: anymetal::Error| OpError::Kernel(format!("kernel {:?}: {error}", call.name));
     let pipeline = dispatcher
         .pipeline(&call.name, &call.source)
@@ -130,17 +113,11 @@ pub(super) fn run(
             }
         }
         for (i, output) in outputs.iter().enumerate() {
-            let shape: &[usize] = if output.shape.is_empty() {
-                &[1]
-            } else {
-                &output.shape
-            };
+            let shape: &[usize] = if output.shape.is_empty() { &[1] } else { &output.shape };
             let tensor = tensor(&output.buffer, output.element, shape)?;
             encoder.set_tensor((operands.len() + i) as u32, &tensor);
         }
-        encoder
-            .dispatch_threads(call.grid, call.threadgroup)
-            .map_err(fail)?;
+        encoder.dispatch_threads(call.grid, call.threadgroup).map_err(fail)?;
         encoder.run().map_err(fail)?;
     }
     outputs.into_iter().map(Output::finish).collect()

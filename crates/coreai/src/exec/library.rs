@@ -52,8 +52,7 @@ fn fail(error: anymetal::Error) -> OpError {
 
 /// The int that Metal's structs hold.
 fn int(value: usize) -> Result<i32, OpError> {
-    i32::try_from(value)
-        .map_err(|_| OpError::invalid(format!("an extent of {value} is too large for a kernel")))
+    i32::try_from(value).map_err(|_| OpError::invalid(format!("an extent of {value} is too large for a kernel")))
 }
 
 /// x · wᵀ (+ bias), then an activation; `None` when the host should do it.
@@ -104,18 +103,10 @@ pub(super) fn linear(
 }
 
 /// a · b for [.., M, K] and [.., K, N] arrays. Each of the two has either all matrices of the batch or one for all.
-pub(super) fn matmul(
-    dispatcher: &Dispatcher,
-    a: &Array,
-    b: &Array,
-    shape: &[usize],
-) -> Result<Array, OpError> {
-    let element =
-        type_name(a.element()).ok_or_else(|| OpError::Element(a.element().to_string()))?;
+pub(super) fn matmul(dispatcher: &Dispatcher, a: &Array, b: &Array, shape: &[usize]) -> Result<Array, OpError> {
+    let element = type_name(a.element()).ok_or_else(|| OpError::Element(a.element().to_string()))?;
     let (&[.., m, k], &[.., n]) = (a.shape(), b.shape()) else {
-        return Err(OpError::invalid(format!(
-            "matrices {a:?} and {b:?} do not multiply"
-        )));
+        return Err(OpError::invalid(format!("matrices {a:?} and {b:?} do not multiply")));
     };
     let output = Output::new(dispatcher, a.element(), shape)?;
     let batch: usize = shape[..shape.len() - 2].iter().product();
@@ -157,8 +148,7 @@ pub(super) fn attention(
     shape: &AttentionShape,
 ) -> Result<Array, OpError> {
     let [q, k, v] = operands;
-    let element =
-        type_name(q.element()).ok_or_else(|| OpError::Element(q.element().to_string()))?;
+    let element = type_name(q.element()).ok_or_else(|| OpError::Element(q.element().to_string()))?;
     let masked = if mask.is_some() { "_additive" } else { "" };
     let name = format!("flash_attention_{element}_d{}{masked}", shape.dim);
     let pipeline = dispatcher.own_pipeline(&name, ATTENTION, "flash_attention.metal")?;
@@ -170,9 +160,7 @@ pub(super) fn attention(
     let (mut row, mut head, mut batch) = (0, 0, 0);
     if let Some(mask) = mask {
         let [mb, mh, mq, mk] = *mask.shape() else {
-            return Err(OpError::invalid(format!(
-                "{mask:?} is no attention mask of rank 4"
-            )));
+            return Err(OpError::invalid(format!("{mask:?} is no attention mask of rank 4")));
         };
         row = if mq == 1 { 0 } else { mk };
         head = if mh == 1 { 0 } else { mq * mk };

@@ -94,9 +94,7 @@ impl Model {
         };
         let program = Program::new(asset.into_module()).map_err(failed)?;
         if !program.unsupported().is_empty() {
-            return Err(failed(ProgramError::Unsupported(
-                program.unsupported().to_vec(),
-            )));
+            return Err(failed(ProgramError::Unsupported(program.unsupported().to_vec())));
         }
         let dispatcher = Dispatcher::new(device);
         for graph in program.graphs() {
@@ -110,9 +108,7 @@ impl Model {
             folded,
             plans: Mutex::default(),
         };
-        Ok(Self {
-            inner: Arc::new(inner),
-        })
+        Ok(Self { inner: Arc::new(inner) })
     }
 
     /// What the asset says about itself.
@@ -241,12 +237,10 @@ impl Function {
         let state_specs = self.states();
         let mut own = Vec::with_capacity(state_specs.len());
         for spec in &state_specs {
-            let array = states
-                .get(&spec.name)
-                .ok_or_else(|| RunError::MissingState {
-                    name: spec.name.clone(),
-                    expected: type_text(spec),
-                })?;
+            let array = states.get(&spec.name).ok_or_else(|| RunError::MissingState {
+                name: spec.name.clone(),
+                expected: type_text(spec),
+            })?;
             check_input(spec, array)?;
             own.push(array.clone());
         }
@@ -254,19 +248,11 @@ impl Function {
         for (spec, array) in state_specs.iter().zip(own) {
             states.insert(spec.name.clone(), array);
         }
-        Ok(self
-            .outputs()
-            .into_iter()
-            .map(|s| s.name)
-            .zip(outputs)
-            .collect())
+        Ok(self.outputs().into_iter().map(|s| s.name).zip(outputs).collect())
     }
 
     /// What the plan for these inputs holds, or why calls are not planned. `None` before the first call.
-    pub fn plan_summary(
-        &self,
-        inputs: &[(&str, Array)],
-    ) -> Result<Option<Result<PlanSummary, String>>, RunError> {
+    pub fn plan_summary(&self, inputs: &[(&str, Array)]) -> Result<Option<Result<PlanSummary, String>>, RunError> {
         let ordered = check_inputs(&self.inputs(), inputs)?;
         let found = self.cached(&self.key(&ordered, &[])).or_else(|| {
             let plans = self.model.plans.lock().unwrap_or_else(|e| e.into_inner());
@@ -294,10 +280,7 @@ impl Function {
 
     fn cached(&self, key: &PlanKey) -> Option<Cached> {
         let plans = self.model.plans.lock().unwrap_or_else(|e| e.into_inner());
-        plans
-            .iter()
-            .find(|(k, _)| k == key)
-            .map(|(_, cached)| cached.clone())
+        plans.iter().find(|(k, _)| k == key).map(|(_, cached)| cached.clone())
     }
 
     fn call(&self, inputs: &[Array], states: &mut [Array]) -> Result<Vec<Array>, RunError> {
@@ -423,10 +406,7 @@ fn all_text(specs: &[InputSpec]) -> String {
     if specs.is_empty() {
         return "no inputs".to_string();
     }
-    let items: Vec<String> = specs
-        .iter()
-        .map(|s| format!("{}: {}", s.name, type_text(s)))
-        .collect();
+    let items: Vec<String> = specs.iter().map(|s| format!("{}: {}", s.name, type_text(s))).collect();
     items.join(", ")
 }
 

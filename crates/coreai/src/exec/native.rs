@@ -77,22 +77,15 @@ impl Native {
                 .iter()
                 .all(|a| a.shape() == [width] && a.element() == x.element())
         };
-        if !matches!(
-            x.element(),
-            ElementType::F32 | ElementType::F16 | ElementType::BF16
-        ) || width == 0
-        {
+        if !matches!(x.element(), ElementType::F32 | ElementType::F16 | ElementType::BF16) || width == 0 {
             return None;
         }
         match composite.name.as_str() {
-            "layer_norm"
-                if operands.len() == 3 && composite.inputs == ["input", "gamma", "beta"] =>
-            {
+            "layer_norm" if operands.len() == 3 && composite.inputs == ["input", "gamma", "beta"] => {
                 let Some(CompositeValue::List(axes)) = composite.attribute("axes") else {
                     return None;
                 };
-                let fits =
-                    matches!(axes.as_slice(), [axis] if is_last(axis)) && vectors(&operands[1..]);
+                let fits = matches!(axes.as_slice(), [axis] if is_last(axis)) && vectors(&operands[1..]);
                 fits.then_some(Self::LayerNorm {
                     eps: float("eps")?,
                     residual: false,
@@ -111,10 +104,7 @@ impl Native {
     pub fn linear(x: &Array, w: &Array) -> Option<Self> {
         let fits = x.rank() >= 2
             && x.element() == w.element()
-            && matches!(
-                x.element(),
-                ElementType::F32 | ElementType::F16 | ElementType::BF16
-            )
+            && matches!(x.element(), ElementType::F32 | ElementType::F16 | ElementType::BF16)
             && x.shape().last() == w.shape().last();
         fits.then_some(Self::Linear {
             bias: false,
@@ -129,20 +119,14 @@ impl Native {
         };
         let batch = eval::broadcast_shape(ba, bb).ok()?;
         let count: usize = batch.iter().product();
-        let whole = |own: &[usize]| {
-            own.iter().product::<usize>() == 1 || own.iter().product::<usize>() == count
-        };
+        let whole = |own: &[usize]| own.iter().product::<usize>() == 1 || own.iter().product::<usize>() == count;
         let fits = ka == kb
             && ka > 0
             && whole(ba)
             && whole(bb)
             && a.element() == b.element()
-            && matches!(
-                a.element(),
-                ElementType::F32 | ElementType::F16 | ElementType::BF16
-            )
-            && m.saturating_mul(n).saturating_mul(ka).saturating_mul(count)
-                >= library::MIN_LINEAR_WORK;
+            && matches!(a.element(), ElementType::F32 | ElementType::F16 | ElementType::BF16)
+            && m.saturating_mul(n).saturating_mul(ka).saturating_mul(count) >= library::MIN_LINEAR_WORK;
         let mut shape = batch;
         shape.extend([m, n]);
         fits.then_some(Self::Matmul { shape })
@@ -188,12 +172,8 @@ impl Native {
                 let [q, k, v, mask @ ..] = operands else {
                     return Err(missing());
                 };
-                let mask = mask
-                    .first()
-                    .map(|m| additive_mask(m, q.element()))
-                    .transpose()?;
-                library::attention(dispatcher, [q, k, v], mask.as_ref(), *scale, shape)
-                    .map(|a| vec![a])
+                let mask = mask.first().map(|m| additive_mask(m, q.element())).transpose()?;
+                library::attention(dispatcher, [q, k, v], mask.as_ref(), *scale, shape).map(|a| vec![a])
             }
         }
     }
@@ -210,12 +190,7 @@ fn attention_of(composite: &Composite, operands: &[Array]) -> Option<Native> {
     if operands.len() != names.len() {
         return None;
     }
-    let zero = |name: &str| {
-        matches!(
-            composite.attribute(name),
-            None | Some(CompositeValue::Integer(0))
-        )
-    };
+    let zero = |name: &str| matches!(composite.attribute(name), None | Some(CompositeValue::Integer(0)));
     let (q, k, v) = (&operands[0], &operands[1], &operands[2]);
     let (&[batch, heads, queries, dim], &[kb, kv_heads, keys, kd]) = (q.shape(), k.shape()) else {
         return None;
@@ -266,11 +241,7 @@ fn additive_mask(mask: &Array, element: ElementType) -> Result<Array, OpError> {
         return Ok(mask.reshaped(&shape)?);
     }
     // The decomposition adds -10000 where the mask is false, not minus infinity.
-    let values = mask
-        .bytes()
-        .iter()
-        .map(|&b| if b != 0 { 0.0 } else { -1e4 })
-        .collect();
+    let values = mask.bytes().iter().map(|&b| if b != 0 { 0.0 } else { -1e4 }).collect();
     Ok(crate::scalar::store_f32(element, &shape, values)?)
 }
 
@@ -290,12 +261,7 @@ pub(super) fn linear_shape(x: &Array, w: &Array) -> Result<Vec<usize>, OpError> 
     Ok(shape)
 }
 
-fn linear(
-    x: &Array,
-    w: &Array,
-    bias: Option<&Array>,
-    activation: Activation,
-) -> Result<Array, OpError> {
+fn linear(x: &Array, w: &Array, bias: Option<&Array>, activation: Activation) -> Result<Array, OpError> {
     let shape = linear_shape(x, w)?;
     let (n, k) = (w.shape()[0], w.shape()[1]);
     let m = shape[..shape.len() - 1].iter().product::<usize>();
@@ -317,9 +283,7 @@ pub(super) fn activate(values: &mut [f32], activation: Activation) {
     const SQRT_2_OVER_PI: f32 = 0.797_884_6;
     match activation {
         Activation::None => {}
-        Activation::Relu => values
-            .iter_mut()
-            .for_each(|x| *x = if *x < 0.0 { 0.0 } else { *x }),
+        Activation::Relu => values.iter_mut().for_each(|x| *x = if *x < 0.0 { 0.0 } else { *x }),
         Activation::Silu => values.iter_mut().for_each(|x| *x /= 1.0 + eval::exp(-*x)),
         Activation::Gelu => values
             .iter_mut()
@@ -331,34 +295,22 @@ pub(super) fn activate(values: &mut [f32], activation: Activation) {
     }
 }
 
-fn layer_norm(
-    x: &Array,
-    added: Option<&Array>,
-    gamma: &Array,
-    beta: &Array,
-    eps: f32,
-) -> Result<Array, OpError> {
+fn layer_norm(x: &Array, added: Option<&Array>, gamma: &Array, beta: &Array, eps: f32) -> Result<Array, OpError> {
     let width = gamma.len();
     let (g, b) = (gamma.to_f32()?, beta.to_f32()?);
     let mut out = x.to_f32()?;
     if let Some(added) = added {
         if added.shape() != x.shape() {
-            return Err(OpError::invalid(format!(
-                "{added:?} cannot be added to {x:?}"
-            )));
+            return Err(OpError::invalid(format!("{added:?} cannot be added to {x:?}")));
         }
         // The sum is rounded to the element type, as the separate addition would.
-        out.iter_mut()
-            .zip(added.to_f32()?)
-            .for_each(|(x, a)| *x += a);
+        out.iter_mut().zip(added.to_f32()?).for_each(|(x, a)| *x += a);
         if x.element() != ElementType::F32 {
             out = crate::scalar::store_f32(x.element(), x.shape(), out)?.to_f32()?;
         }
     }
     if width == 0 || b.len() != width || out.len() % width != 0 {
-        return Err(OpError::invalid(format!(
-            "{gamma:?} and {beta:?} do not fit {x:?}"
-        )));
+        return Err(OpError::invalid(format!("{gamma:?} and {beta:?} do not fit {x:?}")));
     }
     for row in out.chunks_exact_mut(width) {
         let mean = eval::sum(row) / width as f32;
@@ -380,9 +332,7 @@ fn rms_norm(x: &Array, scale: &Array, eps: f32) -> Result<Array, OpError> {
     }
     for row in out.chunks_exact_mut(width) {
         let factor = 1.0 / (eval::sum_of_squares(row) / width as f32 + eps).sqrt();
-        row.iter_mut()
-            .zip(&s)
-            .for_each(|(x, s)| *x = *x * factor * s);
+        row.iter_mut().zip(&s).for_each(|(x, s)| *x = *x * factor * s);
     }
     Ok(crate::scalar::store_f32(x.element(), x.shape(), out)?)
 }
@@ -393,22 +343,14 @@ mod tests {
 
     /// Numbers without a pattern.
     fn numbers(count: usize) -> Vec<f32> {
-        (0..count)
-            .map(|i| ((i * 7919 % 1009) as f32 - 504.0) / 173.0)
-            .collect()
+        (0..count).map(|i| ((i * 7919 % 1009) as f32 - 504.0) / 173.0).collect()
     }
 
     #[test]
     fn norms_match_double_precision() {
         let (rows, width) = (7, 37);
-        let (x, a) = (
-            numbers(rows * width),
-            numbers(rows * width + 5)[5..].to_vec(),
-        );
-        let (g, b) = (
-            numbers(width + 3)[3..].to_vec(),
-            numbers(width + 9)[9..].to_vec(),
-        );
+        let (x, a) = (numbers(rows * width), numbers(rows * width + 5)[5..].to_vec());
+        let (g, b) = (numbers(width + 3)[3..].to_vec(), numbers(width + 9)[9..].to_vec());
         let array = |v: &[f32]| Array::from_values(&[v.len()], v.to_vec()).unwrap();
         let matrix = |v: &[f32]| Array::from_values(&[rows, width], v.to_vec()).unwrap();
         let (gamma, beta) = (array(&g), array(&b));
@@ -418,32 +360,21 @@ mod tests {
         for r in 0..rows {
             let at = r * width..(r + 1) * width;
             let row: Vec<f64> = x[at.clone()].iter().map(|&v| f64::from(v)).collect();
-            let sum: Vec<f64> = row
-                .iter()
-                .zip(&a[at])
-                .map(|(x, &a)| x + f64::from(a))
-                .collect();
+            let sum: Vec<f64> = row.iter().zip(&a[at]).map(|(x, &a)| x + f64::from(a)).collect();
             for (got, row) in [(&plain, &row), (&summed, &sum)] {
                 let mean = row.iter().sum::<f64>() / width as f64;
                 let variance = row.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / width as f64;
                 for c in 0..width {
-                    let want = (row[c] - mean) / (variance + 1e-5).sqrt() * f64::from(g[c])
-                        + f64::from(b[c]);
+                    let want = (row[c] - mean) / (variance + 1e-5).sqrt() * f64::from(g[c]) + f64::from(b[c]);
                     let got = f64::from(got.values::<f32>().unwrap()[r * width + c]);
-                    assert!(
-                        (got - want).abs() < 1e-5 * (1.0 + want.abs()),
-                        "{got} {want}"
-                    );
+                    assert!((got - want).abs() < 1e-5 * (1.0 + want.abs()), "{got} {want}");
                 }
             }
             let square = row.iter().map(|x| x * x).sum::<f64>() / width as f64;
             for c in 0..width {
                 let want = row[c] / (square + 1e-6).sqrt() * f64::from(g[c]);
                 let got = f64::from(rms.values::<f32>().unwrap()[r * width + c]);
-                assert!(
-                    (got - want).abs() < 1e-5 * (1.0 + want.abs()),
-                    "{got} {want}"
-                );
+                assert!((got - want).abs() < 1e-5 * (1.0 + want.abs()), "{got} {want}");
             }
         }
     }
@@ -455,9 +386,7 @@ mod tests {
         let all: [(Activation, &dyn Fn(f64) -> f64); 4] = [
             (Activation::Relu, &|x| x.max(0.0)),
             (Activation::Silu, &|x| x * sigmoid(x)),
-            (Activation::Gelu, &|x| {
-                0.5 * x * (1.0 + eval::erf64(x / 2f64.sqrt()))
-            }),
+            (Activation::Gelu, &|x| 0.5 * x * (1.0 + eval::erf64(x / 2f64.sqrt()))),
             (Activation::GeluTanh, &|x| {
                 let u = (2.0 / std::f64::consts::PI).sqrt() * (x + 0.044715 * x.powi(3));
                 0.5 * x * (1.0 + u.tanh())

@@ -68,12 +68,7 @@ pub(super) struct Walked {
 }
 
 impl<'a> Walk<'a> {
-    pub fn new(
-        program: &'a Program,
-        dispatcher: &'a Dispatcher,
-        folded: &'a Folded,
-        states: &'a mut [Array],
-    ) -> Self {
+    pub fn new(program: &'a Program, dispatcher: &'a Dispatcher, folded: &'a Folded, states: &'a mut [Array]) -> Self {
         Self {
             program,
             dispatcher,
@@ -105,10 +100,7 @@ impl<'a> Walk<'a> {
                         Val::Slot(slot, array.clone())
                     }
                     None => {
-                        return Err(RunError::Limit(format!(
-                            "input {:?} was not passed",
-                            port.name
-                        )));
+                        return Err(RunError::Limit(format!("input {:?} was not passed", port.name)));
                     }
                 },
             });
@@ -178,12 +170,7 @@ impl<'a> Walk<'a> {
     }
 
     /// Runs a body; the values that its terminator passes on are the result.
-    fn body(
-        &mut self,
-        body: &Body,
-        args: Vec<Val>,
-        env: &mut [Option<Val>],
-    ) -> Result<Vec<Val>, RunError> {
+    fn body(&mut self, body: &Body, args: Vec<Val>, env: &mut [Option<Val>]) -> Result<Vec<Val>, RunError> {
         if self.depth >= MAX_DEPTH {
             return Err(RunError::Limit(format!(
                 "calls, branches and loops nest more than {MAX_DEPTH} deep"
@@ -195,12 +182,7 @@ impl<'a> Walk<'a> {
         results
     }
 
-    fn instrs(
-        &mut self,
-        body: &Body,
-        args: Vec<Val>,
-        env: &mut [Option<Val>],
-    ) -> Result<Vec<Val>, RunError> {
+    fn instrs(&mut self, body: &Body, args: Vec<Val>, env: &mut [Option<Val>]) -> Result<Vec<Val>, RunError> {
         if body.args.len() != args.len() {
             return Err(malformed(
                 "a body is entered with another number of values than it takes",
@@ -225,10 +207,7 @@ impl<'a> Walk<'a> {
                     None => return Err(malformed("an operand has no value")),
                 }
             }
-            if matches!(
-                instr.code,
-                OpCode::Output | OpCode::Yield | OpCode::Condition
-            ) {
+            if matches!(instr.code, OpCode::Output | OpCode::Yield | OpCode::Condition) {
                 return Ok(operands);
             }
             let results = self.instr(instr, operands, env)?;
@@ -249,21 +228,14 @@ impl<'a> Walk<'a> {
         Err(malformed("a body does not end with a terminator"))
     }
 
-    fn instr(
-        &mut self,
-        instr: &Instr,
-        operands: Vec<Val>,
-        env: &mut [Option<Val>],
-    ) -> Result<Vec<Val>, RunError> {
+    fn instr(&mut self, instr: &Instr, operands: Vec<Val>, env: &mut [Option<Val>]) -> Result<Vec<Val>, RunError> {
         let done = match (instr.code, &instr.detail) {
             (OpCode::Constant, Detail::Constant(constant)) => {
                 let key = std::ptr::from_ref(instr) as usize;
                 if let Some(array) = lock(&self.folded.constants).get(&key) {
                     return Ok(vec![Val::Const(array.clone())]);
                 }
-                let array = constant
-                    .array()
-                    .map_err(|e| self.op_error(instr, e.into()))?;
+                let array = constant.array().map_err(|e| self.op_error(instr, e.into()))?;
                 lock(&self.folded.constants).insert(key, array.clone());
                 Ok(vec![Val::Const(array)])
             }
@@ -304,9 +276,7 @@ impl<'a> Walk<'a> {
                     let array = array_of(value).map_err(|e| self.op_error(instr, e))?;
                     let old = &self.states[i];
                     if array.shape() != old.shape() || array.element() != old.element() {
-                        Err(OpError::invalid(format!(
-                            "it writes {array:?} into a state of {old:?}"
-                        )))
+                        Err(OpError::invalid(format!("it writes {array:?} into a state of {old:?}")))
                     } else {
                         self.states[i] = array;
                         let source = self.source(value);
@@ -316,9 +286,7 @@ impl<'a> Walk<'a> {
                 }
                 _ => Err(OpError::invalid("it writes something that is not a state")),
             },
-            (OpCode::Metal4Kernel, Detail::Kernel { name, source }) => {
-                self.kernel(instr, name, source, &operands)
-            }
+            (OpCode::Metal4Kernel, Detail::Kernel { name, source }) => self.kernel(instr, name, source, &operands),
             (OpCode::Unknown, _) => Err(OpError::invalid("this operation is not supported")),
             _ => self.pure(instr, &operands),
         };
@@ -374,12 +342,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    fn invoke(
-        &mut self,
-        instr: &Instr,
-        index: usize,
-        operands: Vec<Val>,
-    ) -> Result<Vec<Val>, RunError> {
+    fn invoke(&mut self, instr: &Instr, index: usize, operands: Vec<Val>) -> Result<Vec<Val>, RunError> {
         let program = self.program;
         let graph = &program.graphs()[index];
         if let Some(composite) = &graph.composite {
@@ -397,31 +360,17 @@ impl<'a> Walk<'a> {
     }
 
     /// Runs one step now and records it.
-    fn step(
-        &mut self,
-        instr: &Instr,
-        op: StepOp,
-        operands: &[Val],
-        arrays: &[Array],
-    ) -> Result<Vec<Val>, OpError> {
+    fn step(&mut self, instr: &Instr, op: StepOp, operands: &[Val], arrays: &[Array]) -> Result<Vec<Val>, OpError> {
         let results = self.dispatcher.run(&op, arrays)?;
         let inputs = operands.iter().map(|v| self.source(v)).collect();
         let slots: Vec<u32> = results.iter().map(|a| self.slot(a)).collect();
-        let values = slots
-            .iter()
-            .zip(results)
-            .map(|(&s, a)| Val::Slot(s, a))
-            .collect();
+        let values = slots.iter().zip(results).map(|(&s, a)| Val::Slot(s, a)).collect();
         self.record(instr, op, inputs, slots);
         Ok(values)
     }
 
     fn pure(&mut self, instr: &Instr, operands: &[Val]) -> Result<Vec<Val>, OpError> {
-        let mode = if let Detail::Mode(mode) = instr.detail {
-            mode
-        } else {
-            0
-        };
+        let mode = if let Detail::Mode(mode) = instr.detail { mode } else { 0 };
         let elements = result_elements(instr)?;
         // A transposed weight waits for the product that takes it as it is.
         if let (OpCode::Transpose, [Val::Const(matrix), Val::Const(order)]) = (instr.code, operands)
@@ -430,8 +379,7 @@ impl<'a> Walk<'a> {
         {
             return Ok(vec![Val::Transposed(matrix.clone())]);
         }
-        if let (OpCode::BatchMatmul, [left @ Val::Slot(_, x), right @ Val::Transposed(w)]) =
-            (instr.code, operands)
+        if let (OpCode::BatchMatmul, [left @ Val::Slot(_, x), right @ Val::Transposed(w)]) = (instr.code, operands)
             && let Some(native) = Native::linear(x, w)
         {
             let (operands, arrays) = ([left.clone(), right.clone()], [x.clone(), w.clone()]);
@@ -454,10 +402,7 @@ impl<'a> Walk<'a> {
         }
         if instr.code == OpCode::GetShape {
             self.plan.folded += 1;
-            return Ok(eval::evaluate(&spec, &arrays)?
-                .into_iter()
-                .map(Val::Const)
-                .collect());
+            return Ok(eval::evaluate(&spec, &arrays)?.into_iter().map(Val::Const).collect());
         }
         if let (OpCode::BatchMatmul, [a, b]) = (instr.code, arrays.as_slice())
             && let Some(native) = Native::matmul(a, b)
@@ -470,10 +415,7 @@ impl<'a> Walk<'a> {
             }
         }
         if is_view(instr.code) {
-            let shape = eval::evaluate(&spec, &arrays)?
-                .swap_remove(0)
-                .shape()
-                .to_vec();
+            let shape = eval::evaluate(&spec, &arrays)?.swap_remove(0).shape().to_vec();
             return self.step(instr, StepOp::Alias { shape }, &known[..1], &arrays[..1]);
         }
         let op = StepOp::Host {
@@ -507,12 +449,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    fn fold(
-        &mut self,
-        instr: &Instr,
-        spec: &eval::Spec<'_>,
-        arrays: &[Array],
-    ) -> Result<Vec<Val>, OpError> {
+    fn fold(&mut self, instr: &Instr, spec: &eval::Spec<'_>, arrays: &[Array]) -> Result<Vec<Val>, OpError> {
         self.plan.folded += 1;
         // Small results are cheaper to compute again than to remember.
         let large = arrays.iter().any(|a| a.bytes().len() > 4096);
@@ -546,12 +483,8 @@ impl<'a> Walk<'a> {
             parameters.push(eval::extents(&array_of(operand)?)?);
         }
         let size = |what: &str, values: &[usize]| {
-            <[usize; 3]>::try_from(values).map_err(|_| {
-                OpError::invalid(format!(
-                    "kernel {name:?}: {what} has {} values, not 3",
-                    values.len()
-                ))
-            })
+            <[usize; 3]>::try_from(values)
+                .map_err(|_| OpError::invalid(format!("kernel {name:?}: {what} has {} values, not 3", values.len())))
         };
         let call = KernelCall {
             name: name.clone(),
@@ -589,9 +522,7 @@ fn array_of(value: &Val) -> Result<Array, OpError> {
     match value {
         Val::Const(array) | Val::Slot(_, array) => Ok(array.clone()),
         Val::Transposed(matrix) => Ok(eval::permuted(matrix, &[1, 0])?),
-        Val::State(_) | Val::Token => Err(OpError::invalid(
-            "a state or token stands where a tensor must",
-        )),
+        Val::State(_) | Val::Token => Err(OpError::invalid("a state or token stands where a tensor must")),
     }
 }
 
@@ -601,9 +532,7 @@ fn result_elements(instr: &Instr) -> Result<Vec<ElementType>, OpError> {
         .iter()
         .map(|ty| match ty {
             ValueType::Tensor(element, _) => Ok(*element),
-            other => Err(OpError::invalid(format!(
-                "a result is {other}, not a tensor"
-            ))),
+            other => Err(OpError::invalid(format!("a result is {other}, not a tensor"))),
         })
         .collect()
 }
@@ -639,9 +568,7 @@ fn shape_operands(code: OpCode, count: usize) -> std::ops::Range<usize> {
         | OpCode::SumPool2d
         | OpCode::SumPool3d
         | OpCode::Interpolate => 1..count,
-        OpCode::Conv2d | OpCode::Conv3d | OpCode::ConvTranspose2d | OpCode::ConvTranspose3d => {
-            2..count
-        }
+        OpCode::Conv2d | OpCode::Conv3d | OpCode::ConvTranspose2d | OpCode::ConvTranspose3d => 2..count,
         OpCode::LutToDense => 2..3,
         OpCode::BroadcastShapes => 0..2,
         _ => 0..0,

@@ -63,19 +63,16 @@ impl Constant {
         let size = self.element.size();
         if self.splat && self.bytes.len() == size && n != 1 {
             let mut out = Vec::new();
-            out.try_reserve_exact(n * size)
-                .map_err(|_| ArrayError::TooLarge {
-                    element: self.element,
-                    shape: self.shape.clone(),
-                })?;
+            out.try_reserve_exact(n * size).map_err(|_| ArrayError::TooLarge {
+                element: self.element,
+                shape: self.shape.clone(),
+            })?;
             for _ in 0..n {
                 out.extend_from_slice(&self.bytes);
             }
             return Array::from_bytes(self.element, &self.shape, &out);
         }
-        if n * size == self.bytes.len()
-            && !(self.element == U1 && n > 0 && self.bytes.len() == n.div_ceil(8))
-        {
+        if n * size == self.bytes.len() && !(self.element == U1 && n > 0 && self.bytes.len() == n.div_ceil(8)) {
             return Array::new(self.element, &self.shape, self.bytes.clone());
         }
         let unpacked = unpack(&self.bytes, self.element.bits(), n);
@@ -100,13 +97,7 @@ fn unpack(bytes: &[u8], bits: usize, n: usize) -> Vec<u8> {
 mod tests {
     use super::*;
 
-    fn constant(
-        element: ElementType,
-        shape: &[usize],
-        splat: bool,
-        packed: bool,
-        bytes: &[u8],
-    ) -> Constant {
+    fn constant(element: ElementType, shape: &[usize], splat: bool, packed: bool, bytes: &[u8]) -> Constant {
         Constant {
             element,
             shape: shape.to_vec(),
@@ -122,19 +113,13 @@ mod tests {
             .array()
             .unwrap();
         assert_eq!(six.bytes(), &[1, 2, 3, 63]);
-        let four = constant(I4, &[3], false, true, &[0xe1, 0x07])
-            .array()
-            .unwrap();
+        let four = constant(I4, &[3], false, true, &[0xe1, 0x07]).array().unwrap();
         assert_eq!(four.to_integers().unwrap(), [1, -2, 7]);
-        let one = constant(U1, &[9], false, false, &[0b1000_0001, 1])
-            .array()
-            .unwrap();
+        let one = constant(U1, &[9], false, false, &[0b1000_0001, 1]).array().unwrap();
         assert_eq!(one.bytes(), &[1, 0, 0, 0, 0, 0, 0, 1, 1]);
         let single = constant(U1, &[1], false, false, &[1]).array().unwrap();
         assert_eq!(single.bytes(), &[1]);
-        let inline = constant(I4, &[3], false, false, &[1, 0xe, 7])
-            .array()
-            .unwrap();
+        let inline = constant(I4, &[3], false, false, &[1, 0xe, 7]).array().unwrap();
         assert_eq!(inline.to_integers().unwrap(), [1, -2, 7]);
     }
 
@@ -144,16 +129,8 @@ mod tests {
             .array()
             .unwrap();
         assert_eq!(splat.values::<f32>().unwrap(), &[1.5; 6]);
-        assert_eq!(
-            constant(F32, &[0, 3], false, false, &[])
-                .array()
-                .unwrap()
-                .len(),
-            0
-        );
-        let short = constant(F32, &[2], false, false, &[0; 4])
-            .array()
-            .unwrap_err();
+        assert_eq!(constant(F32, &[0, 3], false, false, &[]).array().unwrap().len(), 0);
+        let short = constant(F32, &[2], false, false, &[0; 4]).array().unwrap_err();
         assert_eq!(short.to_string(), "float32[2] needs 8 bytes, 4 were given");
         let huge = constant(F32, &[usize::MAX, 3], true, false, &[0; 4])
             .array()

@@ -115,11 +115,7 @@ impl Program {
     }
 }
 
-fn summary(
-    name: &str,
-    element: crate::bytecode::ElementType,
-    shape: &[Option<u64>],
-) -> PortSummary {
+fn summary(name: &str, element: crate::bytecode::ElementType, shape: &[Option<u64>]) -> PortSummary {
     PortSummary {
         name: name.to_string(),
         element: element.name().to_string(),
@@ -164,14 +160,11 @@ impl Count {
                     entry.bytes += constant.bytes.len() as u64;
                 }
                 Detail::Kernel { name, source } => {
-                    let entry =
-                        self.kernels
-                            .entry(name.to_string())
-                            .or_insert_with(|| KernelSummary {
-                                name: name.to_string(),
-                                calls: 0,
-                                source: source.to_string(),
-                            });
+                    let entry = self.kernels.entry(name.to_string()).or_insert_with(|| KernelSummary {
+                        name: name.to_string(),
+                        calls: 0,
+                        source: source.to_string(),
+                    });
                     entry.calls += 1;
                 }
                 Detail::Bodies(bodies) => bodies.iter().for_each(|b| self.body(program, b)),

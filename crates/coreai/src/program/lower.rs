@@ -18,18 +18,10 @@ pub(super) fn lower(module: Arc<Module>) -> Result<Program, ProgramError> {
         names: HashMap::new(),
         unsupported: BTreeMap::new(),
     };
-    let root = single_block(m.root())
-        .map(|b| b.ops.as_slice())
-        .unwrap_or(&[]);
+    let root = single_block(m.root()).map(|b| b.ops.as_slice()).unwrap_or(&[]);
     let [asset] = root else {
-        let what = format!(
-            "the file has {} top-level operations, an asset has one",
-            root.len()
-        );
-        return Err(ProgramError::Bytecode(BytecodeError::Malformed {
-            what,
-            offset: 0,
-        }));
+        let what = format!("the file has {} top-level operations, an asset has one", root.len());
+        return Err(ProgramError::Bytecode(BytecodeError::Malformed { what, offset: 0 }));
     };
     if m.op_name(asset.name) != "serialization.asset" {
         return Err(op_error(
@@ -40,35 +32,23 @@ pub(super) fn lower(module: Arc<Module>) -> Result<Program, ProgramError> {
     }
     let properties = lowering.properties(asset)?;
     let version = match properties.get("version") {
-        Some(&id) => m
-            .attr_integer(id)?
-            .and_then(|v| u64::try_from(v).ok())
-            .unwrap_or(0),
+        Some(&id) => m.attr_integer(id)?.and_then(|v| u64::try_from(v).ok()).unwrap_or(0),
         None => 0,
     };
     let ops: &[Op] = match asset.regions.as_slice() {
-        [region] => single_block(region)
-            .map(|b| b.ops.as_slice())
-            .unwrap_or(&[]),
+        [region] => single_block(region).map(|b| b.ops.as_slice()).unwrap_or(&[]),
         _ => return Err(op_error(&m, asset, "it must have one region")),
     };
     let mut headers = Vec::new();
     let mut by_name = HashMap::new();
     for op in ops {
         if m.op_name(op.name) != "dataflow.graph_v1" {
-            *lowering
-                .unsupported
-                .entry(m.op_name(op.name).to_string())
-                .or_insert(0) += 1;
+            *lowering.unsupported.entry(m.op_name(op.name).to_string()).or_insert(0) += 1;
             continue;
         }
         let graph = lowering.header(op)?;
         if by_name.insert(graph.name.clone(), headers.len()).is_some() {
-            return Err(op_error(
-                &m,
-                op,
-                format!("two graphs are named {:?}", graph.name),
-            ));
+            return Err(op_error(&m, op, format!("two graphs are named {:?}", graph.name)));
         }
         headers.push((graph, op));
     }
@@ -111,10 +91,7 @@ fn single_block(region: &Region) -> Option<&Block> {
 }
 
 /// The properties of `op` that are present, by name.
-pub(super) fn read_properties(
-    module: &Module,
-    op: &Op,
-) -> Result<Vec<(&'static str, AttrId)>, ProgramError> {
+pub(super) fn read_properties(module: &Module, op: &Op) -> Result<Vec<(&'static str, AttrId)>, ProgramError> {
     let names = property_names(module.op_name(op.name));
     let mut out = Vec::new();
     let Some(id) = op.properties else {
@@ -164,9 +141,8 @@ impl Lowering<'_> {
     fn header(&mut self, op: &Op) -> Result<Graph, ProgramError> {
         let m = self.module;
         let properties = self.properties(op)?;
-        let flag = |key: &str| -> Result<bool, ProgramError> {
-            Ok(m.attr_integer(properties[key])?.is_some_and(|v| v != 0))
-        };
+        let flag =
+            |key: &str| -> Result<bool, ProgramError> { Ok(m.attr_integer(properties[key])?.is_some_and(|v| v != 0)) };
         let name = m
             .attr_string(properties["name"])?
             .ok_or_else(|| op_error(m, op, "its name is not a string"))?
@@ -192,12 +168,7 @@ impl Lowering<'_> {
         })
     }
 
-    fn ports(
-        &mut self,
-        op: &Op,
-        attrs: AttrId,
-        types: &[TypeId],
-    ) -> Result<Vec<Port>, ProgramError> {
+    fn ports(&mut self, op: &Op, attrs: AttrId, types: &[TypeId]) -> Result<Vec<Port>, ProgramError> {
         let m = self.module;
         let lists = m.attr_array(attrs)?.unwrap_or_default();
         if !lists.is_empty() && lists.len() != types.len() {
@@ -221,11 +192,7 @@ impl Lowering<'_> {
                     name: "aicode.name",
                     values,
                 } = m.attr(entry)?
-                    && let Some(text) = values
-                        .first()
-                        .map(|&v| m.attr_string(v))
-                        .transpose()?
-                        .flatten()
+                    && let Some(text) = values.first().map(|&v| m.attr_string(v)).transpose()?.flatten()
                 {
                     name = text.to_string();
                 }
@@ -278,21 +245,12 @@ impl Lowering<'_> {
     fn strings(&self, items: &[AttrId]) -> Result<Vec<String>, ProgramError> {
         let mut out = Vec::with_capacity(items.len());
         for &item in items {
-            out.push(
-                self.module
-                    .attr_string(item)?
-                    .unwrap_or_default()
-                    .to_string(),
-            );
+            out.push(self.module.attr_string(item)?.unwrap_or_default().to_string());
         }
         Ok(out)
     }
 
-    fn composite_value(
-        &self,
-        id: AttrId,
-        budget: &mut usize,
-    ) -> Result<Option<CompositeValue>, ProgramError> {
+    fn composite_value(&self, id: AttrId, budget: &mut usize) -> Result<Option<CompositeValue>, ProgramError> {
         if *budget == 0 {
             return Ok(None);
         }
@@ -304,12 +262,8 @@ impl Lowering<'_> {
                 .and_then(|v| i64::try_from(v).ok())
                 .map(CompositeValue::Integer),
             Attr::Float { width: 64, bits } => Some(CompositeValue::Float(f64::from_bits(bits))),
-            Attr::Float { width: 32, bits } => Some(CompositeValue::Float(f64::from(
-                f32::from_bits(bits as u32),
-            ))),
-            Attr::Float { width: 16, bits } => Some(CompositeValue::Float(
-                half::f16::from_bits(bits as u16).to_f64(),
-            )),
+            Attr::Float { width: 32, bits } => Some(CompositeValue::Float(f64::from(f32::from_bits(bits as u32)))),
+            Attr::Float { width: 16, bits } => Some(CompositeValue::Float(half::f16::from_bits(bits as u16).to_f64())),
             Attr::String(text) => Some(CompositeValue::Text(text.to_string())),
             Attr::Array(items) => {
                 // One level only: an array may contain itself in a damaged file.
@@ -329,11 +283,7 @@ impl Lowering<'_> {
         let body = match op.regions.as_slice() {
             [region] if region.isolated => self.isolated(op, region)?,
             _ => {
-                return Err(op_error(
-                    self.module,
-                    op,
-                    "it must have one isolated region",
-                ));
+                return Err(op_error(self.module, op, "it must have one isolated region"));
             }
         };
         if body.args.len() != graph.inputs.len() {
@@ -367,11 +317,7 @@ impl Lowering<'_> {
 
     fn body(&mut self, op: &Op, region: &Region, types: &[TypeId]) -> Result<Body, ProgramError> {
         let Some(block) = single_block(region) else {
-            return Err(op_error(
-                self.module,
-                op,
-                "each of its regions must have one block",
-            ));
+            return Err(op_error(self.module, op, "each of its regions must have one block"));
         };
         let mut body = Body {
             args: block.args.iter().map(|v| v.0).collect(),
@@ -397,9 +343,7 @@ impl Lowering<'_> {
         let code = match (OpCode::from_name(name), op.regions.as_slice()) {
             (Some(code), _) => code,
             // An operation that carries its decomposition can be run without knowing it.
-            (None, [region]) if region.isolated && is_decomposition(m, op, region) => {
-                OpCode::Decomposed
-            }
+            (None, [region]) if region.isolated && is_decomposition(m, op, region) => OpCode::Decomposed,
             (None, _) => {
                 *self.unsupported.entry(name.to_string()).or_insert(0) += 1;
                 OpCode::Unknown
@@ -436,11 +380,7 @@ impl Lowering<'_> {
             }
             OpCode::If | OpCode::While => {
                 if op.regions.len() != 2 || op.regions.iter().any(|r| r.isolated) {
-                    return Err(op_error(
-                        m,
-                        op,
-                        "it must have two regions that see its surroundings",
-                    ));
+                    return Err(op_error(m, op, "it must have two regions that see its surroundings"));
                 }
                 let mut bodies = Vec::new();
                 for region in &op.regions {
@@ -490,13 +430,10 @@ impl Lowering<'_> {
             return Err(op_error(m, op, "its callee is not a symbol"));
         };
         let name = path.last().copied().unwrap_or_default();
-        self.names.get(name).copied().ok_or_else(|| {
-            op_error(
-                m,
-                op,
-                format!("it calls {name:?}, which the program does not have"),
-            )
-        })
+        self.names
+            .get(name)
+            .copied()
+            .ok_or_else(|| op_error(m, op, format!("it calls {name:?}, which the program does not have")))
     }
 
     fn constant(&self, op: &Op, id: AttrId, types: &[ValueType]) -> Result<Constant, ProgramError> {
@@ -512,11 +449,9 @@ impl Lowering<'_> {
             }
         }
         let (splat, packed, bytes) = match m.attr(id)? {
-            Attr::DenseElements {
-                splat,
-                bytes,
-                offset,
-            } => (splat, false, m.file().slice(offset..offset + bytes.len())),
+            Attr::DenseElements { splat, bytes, offset } => {
+                (splat, false, m.file().slice(offset..offset + bytes.len()))
+            }
             Attr::DenseResource(resource) => (false, true, m.resource(resource)),
             _ => return Err(op_error(m, op, "its value is not constant data")),
         };
@@ -528,9 +463,7 @@ impl Lowering<'_> {
             packed,
             bytes,
         };
-        constant
-            .check()
-            .map_err(|e| op_error(m, op, e.to_string()))?;
+        constant.check().map_err(|e| op_error(m, op, e.to_string()))?;
         Ok(constant)
     }
 }
@@ -540,8 +473,7 @@ fn is_decomposition(module: &Module, op: &Op, region: &Region) -> bool {
     single_block(region).is_some_and(|block| {
         block.args.len() == op.operands.len()
             && block.ops.last().is_some_and(|last| {
-                module.op_name(last.name) == "dataflow.yield_v1"
-                    && last.operands.len() == op.results.len()
+                module.op_name(last.name) == "dataflow.yield_v1" && last.operands.len() == op.results.len()
             })
     })
 }

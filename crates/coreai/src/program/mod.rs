@@ -101,10 +101,7 @@ pub struct Composite {
 impl Composite {
     /// The attribute `name`.
     pub fn attribute(&self, name: &str) -> Option<&CompositeValue> {
-        self.attributes
-            .iter()
-            .find(|(n, _)| n == name)
-            .map(|(_, v)| v)
+        self.attributes.iter().find(|(n, _)| n == name).map(|(_, v)| v)
     }
 }
 

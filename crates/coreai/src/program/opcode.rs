@@ -303,18 +303,12 @@ pub(crate) fn property_names(op: &str) -> &'static [(&'static str, bool)] {
             ("paramDecls", false),
             ("resAttrs", false),
         ],
-        "dataflow.invoke_v1" => &[
-            ("arg_attrs", false),
-            ("callee", false),
-            ("res_attrs", false),
-        ],
+        "dataflow.invoke_v1" => &[("arg_attrs", false), ("callee", false), ("res_attrs", false)],
         "primitive.constant_v1" => &[("value", false)],
         "primitive.gelu_v1" => &[("approximate", false)],
         "primitive.pad_v1" => &[("padding_mode", false)],
         "primitive.scan_v1" => &[("combiner", false)],
-        "primitive.interpolate_v1" | "primitive.interpolate_coordinates_v1" => {
-            &[("interpolation_mode", false)]
-        }
+        "primitive.interpolate_v1" | "primitive.interpolate_coordinates_v1" => &[("interpolation_mode", false)],
         "primitive.scatter_along_axis_v1" => &[("scatter_mode", false)],
         "metal.metal4_kernel_v1" => &[("kernel_name", false), ("kernel_source", false)],
         _ => &[],

@@ -96,8 +96,7 @@ impl Printer<'_> {
             next.arg += 1;
         }
         for op in &block.ops {
-            if let ("dataflow.read_handle_v1", &[output, token]) =
-                (self.module.op_name(op.name), op.results.as_slice())
+            if let ("dataflow.read_handle_v1", &[output, token]) = (self.module.op_name(op.name), op.results.as_slice())
             {
                 let name = names.own("output");
                 names.set(output, name);
@@ -121,11 +120,7 @@ impl Printer<'_> {
                 .iter()
                 .map(|&a| Ok(format!("{}: {}", names.get(a), self.type_of(types, a)?)))
                 .collect::<Result<_, ProgramError>>()?;
-            self.put(format_args!(
-                "{}^bb0({}):\n",
-                "  ".repeat(indent - 1),
-                args.join(", ")
-            ));
+            self.put(format_args!("{}^bb0({}):\n", "  ".repeat(indent - 1), args.join(", ")));
         }
         for op in &block.ops {
             self.op(op, names, next, types, indent)?;
@@ -152,10 +147,7 @@ impl Printer<'_> {
                     let all: Vec<&str> = op.results.iter().map(|&r| names.get(r)).collect();
                     self.put(format_args!("{} = ", all.join(", ")));
                 }
-                n => self.put(format_args!(
-                    "{}:{n} = ",
-                    names.get(first).trim_end_matches("#0")
-                )),
+                n => self.put(format_args!("{}:{n} = ", names.get(first).trim_end_matches("#0"))),
             }
         }
         let operands: Vec<&str> = op.operands.iter().map(|&v| names.get(v)).collect();
@@ -252,11 +244,7 @@ impl Printer<'_> {
                     Ok(all.join(", "))
                 };
                 let spaced = |text: String| {
-                    if text.is_empty() {
-                        text
-                    } else {
-                        format!(" {text}")
-                    }
+                    if text.is_empty() { text } else { format!(" {text}") }
                 };
                 format!(
                     "!aicode.function_v1<(operands{}) -> (results{})>",
@@ -286,28 +274,14 @@ impl Printer<'_> {
             Attr::String(text) => {
                 let _ = write!(out, "#aicode.serialization.string<\"{}\">", escape(text));
             }
-            Attr::Integer {
-                width,
-                unsigned,
-                bits,
-            } => {
+            Attr::Integer { width, unsigned, bits } => {
                 let value = crate::bytecode::extend(width, unsigned, bits);
                 let sign = if unsigned { "unsigned" } else { "signed" };
-                let _ = write!(
-                    out,
-                    "#aicode.serialization.integer<({width}bit {sign}) {value}>"
-                );
+                let _ = write!(out, "#aicode.serialization.integer<({width}bit {sign}) {value}>");
             }
-            Attr::WideInteger {
-                width,
-                unsigned,
-                words,
-            } => {
+            Attr::WideInteger { width, unsigned, words } => {
                 let sign = if unsigned { "unsigned" } else { "signed" };
-                let _ = write!(
-                    out,
-                    "#aicode.serialization.integer<({width}bit {sign}) {words:x?}>"
-                );
+                let _ = write!(out, "#aicode.serialization.integer<({width}bit {sign}) {words:x?}>");
             }
             Attr::Float { width, bits } => {
                 let text = match width {
@@ -330,10 +304,7 @@ impl Printer<'_> {
                 out.push('>');
             }
             Attr::DenseElements { splat, bytes, .. } => {
-                let _ = write!(
-                    out,
-                    "#aicode.serialization.dense_elements<[splat = {splat}] \""
-                );
+                let _ = write!(out, "#aicode.serialization.dense_elements<[splat = {splat}] \"");
                 let room = self.limit.saturating_sub(out.len());
                 base64(&bytes[..bytes.len().min(room)], out);
                 out.push_str("\">");
@@ -421,12 +392,7 @@ impl Printer<'_> {
         Ok(())
     }
 
-    fn write_list(
-        &self,
-        items: &[AttrId],
-        out: &mut String,
-        depth: usize,
-    ) -> Result<(), ProgramError> {
+    fn write_list(&self, items: &[AttrId], out: &mut String, depth: usize) -> Result<(), ProgramError> {
         for (i, &item) in items.iter().enumerate() {
             if i > 0 {
                 out.push_str(", ");
@@ -447,10 +413,7 @@ fn write_enum(code: u64, value: u64, out: &mut String) {
             &["circular", "constant", "reflect", "replicate", "symmetric"],
         ),
         19 => ("approximate_v1", &["none", "tanh", "sigmoid"]),
-        20 => (
-            "scatter_mode_v1",
-            &["update", "add", "sub", "mul", "div", "max", "min"],
-        ),
+        20 => ("scatter_mode_v1", &["update", "add", "sub", "mul", "div", "max", "min"]),
         25 => ("scan_combiner_v1", &["sum", "product", "min", "max"]),
         43 => ("interpolation_mode_v1", &["linear", "nearest_neighbor"]),
         _ => ("enum", &[]),
@@ -483,8 +446,7 @@ fn escape(text: &str) -> String {
 fn base64(bytes: &[u8], out: &mut String) {
     const TABLE: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     for chunk in bytes.chunks(3) {
-        let word =
-            chunk.iter().fold(0u32, |w, &b| w << 8 | u32::from(b)) << (8 * (3 - chunk.len()));
+        let word = chunk.iter().fold(0u32, |w, &b| w << 8 | u32::from(b)) << (8 * (3 - chunk.len()));
         for i in 0..4 {
             if i <= chunk.len() {
                 out.push(TABLE[(word >> (18 - 6 * i)) as usize & 63] as char);

@@ -59,15 +59,10 @@ fn array(value: &Value) -> Array {
     match value["dtype"].as_str().unwrap() {
         "float32" => Array::from_values(&shape, values.iter().map(|&v| v as f32).collect()),
         "float16" => Array::from_values(&shape, values.iter().map(|&v| f16::from_f64(v)).collect()),
-        "bfloat16" => {
-            Array::from_values(&shape, values.iter().map(|&v| bf16::from_f64(v)).collect())
-        }
+        "bfloat16" => Array::from_values(&shape, values.iter().map(|&v| bf16::from_f64(v)).collect()),
         "int32" => Array::from_values(&shape, values.iter().map(|&v| v as i32).collect()),
         "uint32" => Array::from_values(&shape, values.iter().map(|&v| v as u32).collect()),
-        "bool" => Array::from_bools(
-            &shape,
-            &values.iter().map(|&v| v != 0.0).collect::<Vec<_>>(),
-        ),
+        "bool" => Array::from_bools(&shape, &values.iter().map(|&v| v != 0.0).collect::<Vec<_>>()),
         other => panic!("type {other}"),
     }
     .unwrap()
@@ -86,8 +81,7 @@ pub fn check(what: &str, got: &Array, want: &Array, tolerance: f32) {
     assert_eq!(got.shape(), want.shape(), "{what}");
     let (a, b) = (got.to_f32().unwrap(), want.to_f32().unwrap());
     for (i, (&x, &y)) in a.iter().zip(&b).enumerate() {
-        let close =
-            x == y || (x.is_nan() && y.is_nan()) || (x - y).abs() <= tolerance * (1.0 + y.abs());
+        let close = x == y || (x.is_nan() && y.is_nan()) || (x - y).abs() <= tolerance * (1.0 + y.abs());
         assert!(close, "{what}, element {i}: {x} instead of {y}");
     }
 }
@@ -97,30 +91,14 @@ pub fn npy(path: &std::path::Path) -> Array {
     let bytes = std::fs::read(path).unwrap();
     let length = u16::from_le_bytes([bytes[8], bytes[9]]) as usize;
     let header = std::str::from_utf8(&bytes[10..10 + length]).unwrap();
-    let element = match header
-        .split("'descr': '")
-        .nth(1)
-        .unwrap()
-        .split('\'')
-        .next()
-        .unwrap()
-    {
+    let element = match header.split("'descr': '").nth(1).unwrap().split('\'').next().unwrap() {
         "<f4" => ElementType::F32,
         "<f2" => ElementType::F16,
         "<i4" => ElementType::I32,
         "|b1" => ElementType::Bool,
         other => panic!("type {other}"),
     };
-    let shape = header
-        .split("'shape': (")
-        .nth(1)
-        .unwrap()
-        .split(')')
-        .next()
-        .unwrap();
-    let shape: Vec<usize> = shape
-        .split(',')
-        .filter_map(|d| d.trim().parse().ok())
-        .collect();
+    let shape = header.split("'shape': (").nth(1).unwrap().split(')').next().unwrap();
+    let shape: Vec<usize> = shape.split(',').filter_map(|d| d.trim().parse().ok()).collect();
     Array::from_bytes(element, &shape, &bytes[10 + length..]).unwrap()
 }

@@ -96,10 +96,7 @@ pub(super) fn allocate(program: &mut Program, vregs: &[Virtual]) {
     let mut intervals = scan.intervals;
     for (interval, vreg) in intervals.iter_mut().zip(scan.vregs) {
         if vreg.permanent {
-            *interval = Interval {
-                first: 0,
-                last: end,
-            };
+            *interval = Interval { first: 0, last: end };
         }
     }
     let mut order: Vec<u32> = (0..vregs.len() as u32).collect();
@@ -116,8 +113,7 @@ pub(super) fn allocate(program: &mut Program, vregs: &[Virtual]) {
             size: 1,
         },
     );
-    let mut active: std::collections::BinaryHeap<std::cmp::Reverse<(u32, u32)>> =
-        std::collections::BinaryHeap::new();
+    let mut active: std::collections::BinaryHeap<std::cmp::Reverse<(u32, u32)>> = std::collections::BinaryHeap::new();
     let area_of = |vreg: &Virtual| match vreg.class {
         Class::Uniform => 0,
         _ => 1 + usize::from(vreg.in_map),
@@ -135,23 +131,12 @@ pub(super) fn allocate(program: &mut Program, vregs: &[Virtual]) {
                 .free
                 .entry(vregs[done].size)
                 .or_default()
-                .push(
-                    placed[done].at
-                        / if area_of(&vregs[done]) == 0 {
-                            CHUNK as u32
-                        } else {
-                            1
-                        },
-                );
+                .push(placed[done].at / if area_of(&vregs[done]) == 0 { CHUNK as u32 } else { 1 });
         }
         let area = area_of(&vreg);
         let place = areas[area].take(vreg.size);
         placed[reg as usize] = Reg {
-            at: if area == 0 {
-                place * CHUNK as u32
-            } else {
-                place
-            },
+            at: if area == 0 { place * CHUNK as u32 } else { place },
             tag: match vreg.class {
                 Class::Uniform => Reg::UNIFORM,
                 Class::Plain => Reg::PLAIN,

@@ -50,13 +50,7 @@ impl Lower<'_> {
     }
 
     /// An integer operation into a new register.
-    pub fn binary(
-        &mut self,
-        op: BinaryOp,
-        ty: Scalar,
-        a: Reg,
-        b: Reg,
-    ) -> Result<Reg, CompileError> {
+    pub fn binary(&mut self, op: BinaryOp, ty: Scalar, a: Reg, b: Reg) -> Result<Reg, CompileError> {
         let class = self.joined(&[a, b]);
         let kind = affine_kind(op);
         let class = if class == Class::Affine && kind.is_none() {
@@ -65,21 +59,12 @@ impl Lower<'_> {
             class
         };
         let out = self.register(ty.size() as u8, class, false);
-        let f = int::binary(op, ty, self.isa)
-            .ok_or_else(|| self.malformed(format!("{op:?} of {ty}")))?;
+        let f = int::binary(op, ty, self.isa).ok_or_else(|| self.malformed(format!("{op:?} of {ty}")))?;
         self.push_binary(kind, ty, f, out, a, b);
         Ok(out)
     }
 
-    pub(super) fn push_binary(
-        &mut self,
-        kind: Option<AffineKind>,
-        ty: Scalar,
-        f: Fn2,
-        out: Reg,
-        a: Reg,
-        b: Reg,
-    ) {
+    pub(super) fn push_binary(&mut self, kind: Option<AffineKind>, ty: Scalar, f: Fn2, out: Reg, a: Reg, b: Reg) {
         match kind {
             Some(kind) if self.class(out) == Class::Affine => self.push(Inst::Affine {
                 kind,
@@ -101,14 +86,7 @@ impl Lower<'_> {
         let class = self.joined(&[pointer, offset]);
         let out = self.register(8, class, false);
         let f = convert::pointer_offset(self.isa);
-        self.push_binary(
-            Some(AffineKind::PointerOffset),
-            Scalar::U64,
-            f,
-            out,
-            pointer,
-            offset,
-        );
+        self.push_binary(Some(AffineKind::PointerOffset), Scalar::U64, f, out, pointer, offset);
         out
     }
 
@@ -215,11 +193,7 @@ impl Lower<'_> {
         match plan {
             Some(Plan::Own(f)) => {
                 let out = self.define(result);
-                let kind = if ty.is_integer() {
-                    affine_kind(op)
-                } else {
-                    None
-                };
+                let kind = if ty.is_integer() { affine_kind(op) } else { None };
                 self.push_binary(kind, ty, f, out, a, b);
             }
             Some(Plan::Widened(f)) => {
@@ -236,24 +210,14 @@ impl Lower<'_> {
 
     /// Turns a product and a sum of fast-math code into one instruction; the product must stand in the same block, with no
     /// local set since.
-    fn contract(
-        &mut self,
-        result: ValueId,
-        op: BinaryOp,
-        (lhs, a): (ValueId, Reg),
-        (rhs, b): (ValueId, Reg),
-    ) -> bool {
+    fn contract(&mut self, result: ValueId, op: BinaryOp, (lhs, a): (ValueId, Reg), (rhs, b): (ValueId, Reg)) -> bool {
         let left = self.products.get(&lhs).copied();
         let right = self.products.get(&rhs).copied();
         let (product, value, f, other) = match (op, left, right) {
             (BinaryOp::Add, Some(product), _) => (product, lhs, float::contracted(self.isa), b),
             (BinaryOp::Add, None, Some(product)) => (product, rhs, float::contracted(self.isa), a),
-            (BinaryOp::Sub, Some(product), _) => {
-                (product, lhs, float::contracted_subtract(self.isa), b)
-            }
-            (BinaryOp::Sub, None, Some(product)) => {
-                (product, rhs, float::contracted_from(self.isa), a)
-            }
+            (BinaryOp::Sub, Some(product), _) => (product, lhs, float::contracted_subtract(self.isa), b),
+            (BinaryOp::Sub, None, Some(product)) => (product, rhs, float::contracted_from(self.isa), a),
             _ => return false,
         };
         let Some(f) = f else { return false };

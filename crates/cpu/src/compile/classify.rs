@@ -8,8 +8,7 @@ use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
 use anymetal_ir::{
-    AddressSpace, BinaryOp, Block, Builtin, GroupOp, Kernel, LocalId, Op, ShuffleOp, TensorRef,
-    Type, ValueId,
+    AddressSpace, BinaryOp, Block, Builtin, GroupOp, Kernel, LocalId, Op, ShuffleOp, TensorRef, Type, ValueId,
 };
 
 /// How a value varies over a strip.
@@ -275,11 +274,7 @@ impl Walk<'_> {
                     then,
                     otherwise,
                 } => pure(self.join(&[*condition, *then, *otherwise])),
-                Op::Convert {
-                    operand,
-                    to,
-                    saturate,
-                } => {
+                Op::Convert { operand, to, saturate } => {
                     let class = self.of(*operand);
                     if integer(self, *operand) && to.is_integer() && !saturate {
                         class
@@ -310,13 +305,10 @@ impl Walk<'_> {
                 }
                 Op::LocalSet { local, value } => {
                     let path = self.current_path();
-                    self.sites
-                        .entry((*local, self.map))
-                        .or_default()
-                        .push(AccessSite {
-                            path,
-                            set: Some(*value),
-                        });
+                    self.sites.entry((*local, self.map)).or_default().push(AccessSite {
+                        path,
+                        set: Some(*value),
+                    });
                     Class::Uniform
                 }
                 Op::TensorQuery { handle, .. } => pure(self.of(*handle)),
@@ -331,9 +323,7 @@ impl Walk<'_> {
                     }
                 }
                 Op::Atomic { .. } => Class::Plain,
-                Op::TensorLoad {
-                    tensor, indices, ..
-                } => {
+                Op::TensorLoad { tensor, indices, .. } => {
                     if tensor.space == AddressSpace::Thread && self.map == 0 {
                         Class::Plain
                     } else {
@@ -342,9 +332,7 @@ impl Walk<'_> {
                 }
                 Op::TensorElementPointer { tensor, indices } => self.tensor(tensor, indices),
                 Op::Group { op, operand, .. } => match op {
-                    GroupOp::Min | GroupOp::Max | GroupOp::And | GroupOp::Or => {
-                        pure(self.of(*operand))
-                    }
+                    GroupOp::Min | GroupOp::Max | GroupOp::And | GroupOp::Or => pure(self.of(*operand)),
                     _ => Class::Plain,
                 },
                 Op::Shuffle { op, operand, .. } => match op {
@@ -465,12 +453,7 @@ impl Walk<'_> {
                 }
             }
             self.map = outer;
-            let old = self
-                .classes
-                .locals
-                .get(key)
-                .copied()
-                .unwrap_or(Class::Uniform);
+            let old = self.classes.locals.get(key).copied().unwrap_or(Class::Uniform);
             if class > old || !self.classes.locals.contains_key(key) {
                 self.classes.locals.insert(*key, class.max(old));
                 self.changed |= class > old;

@@ -88,10 +88,7 @@ impl Scan<'_> {
                 positions.last_use[index] = positions.last_use[index].max(at);
                 positions.uses[index] += 1;
                 // The outermost loop that began after the definition.
-                if let Some((_, extend)) = loops
-                    .iter_mut()
-                    .find(|(start, _)| *start > positions.defined[index])
-                {
+                if let Some((_, extend)) = loops.iter_mut().find(|(start, _)| *start > positions.defined[index]) {
                     extend.push(value);
                 }
             });
@@ -99,18 +96,9 @@ impl Scan<'_> {
                 self.positions.defined[result.index()] = at;
             }
             match &inst.op {
-                Op::LocalSet { local, .. } => self
-                    .positions
-                    .sets
-                    .entry((*local, self.map))
-                    .or_default()
-                    .push(at),
+                Op::LocalSet { local, .. } => self.positions.sets.entry((*local, self.map)).or_default().push(at),
                 Op::LocalGet(local) => {
-                    self.positions
-                        .gets
-                        .entry(*local)
-                        .or_default()
-                        .insert(self.map);
+                    self.positions.gets.entry(*local).or_default().insert(self.map);
                 }
                 _ => {}
             }
@@ -145,9 +133,7 @@ fn leaves(block: &IrBlock, level: u32) -> bool {
     block.insts.iter().any(|inst| match &inst.op {
         Op::Return => true,
         Op::Break(n) | Op::Continue(n) => *n >= level,
-        Op::If {
-            then, otherwise, ..
-        } => leaves(then, level) || leaves(otherwise, level),
+        Op::If { then, otherwise, .. } => leaves(then, level) || leaves(otherwise, level),
         Op::Loop { body, latch, .. } => leaves(body, level + 1) || leaves(latch, level + 1),
         Op::Scope { body } => leaves(body, level + 1),
         _ => false,
@@ -231,11 +217,7 @@ impl Lower<'_> {
             } => {
                 let single = self.positions.uses(*condition) == 1;
                 let condition = self.value(*condition)?;
-                let compare = if single {
-                    self.take_comparison(condition)
-                } else {
-                    None
-                };
+                let compare = if single { self.take_comparison(condition) } else { None };
                 let leaves = leaves(then, 0) || leaves(otherwise, 0);
                 let inst = Inst::If {
                     condition,
@@ -262,11 +244,7 @@ impl Lower<'_> {
             Op::Scope { body } => {
                 let leaves = leaves(body, 1);
                 let body = self.nested(body)?;
-                self.push(Inst::Scope {
-                    body,
-                    depth,
-                    leaves,
-                });
+                self.push(Inst::Scope { body, depth, leaves });
             }
             Op::Break(level) => self.push(Inst::Break(*level)),
             Op::Continue(level) => self.push(Inst::Continue(*level)),

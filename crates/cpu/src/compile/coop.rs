@@ -22,16 +22,12 @@ impl Lower<'_> {
             let roots = self.effects.roots(pointer);
             !roots.unknown
                 && !roots.known.is_empty()
-                && roots.known.iter().all(|&root| {
-                    matches!(root, Root::Argument(_))
-                        && self.effects.never_written(self.kernel, root)
-                })
+                && roots
+                    .known
+                    .iter()
+                    .all(|&root| matches!(root, Root::Argument(_)) && self.effects.never_written(self.kernel, root))
         };
-        unwritten(tensor.pointer)
-            && tensor
-                .scales
-                .as_ref()
-                .is_none_or(|plane| unwritten(plane.pointer))
+        unwritten(tensor.pointer) && tensor.scales.as_ref().is_none_or(|plane| unwritten(plane.pointer))
     }
 
     /// One instruction on cooperative tensors.
@@ -47,10 +43,7 @@ impl Lower<'_> {
                         b.rows, b.columns, b.element, a.rows, a.columns, a.element
                     )));
                 }
-                self.push(Inst::CoopCopy {
-                    to: to.0,
-                    from: from.0,
-                });
+                self.push(Inst::CoopCopy { to: to.0, from: from.0 });
             }
             Op::CoopGet { coop, slot } => {
                 let slot = self.value(*slot)?;
@@ -117,9 +110,7 @@ impl Lower<'_> {
             }
             Op::CoopIteratorCompatible { from, to } => {
                 let (from, to) = (self.kernel.coop(*from), self.kernel.coop(*to));
-                let same = from.layout == to.layout
-                    && from.simdgroups == to.simdgroups
-                    && from.element == to.element;
+                let same = from.layout == to.layout && from.simdgroups == to.simdgroups && from.element == to.element;
                 let fits = match to.role {
                     CoopRole::RowReduction => to.rows == from.rows,
                     CoopRole::ColumnReduction => to.columns == from.columns,
@@ -187,10 +178,7 @@ impl Lower<'_> {
             Op::CoopElementSet { coop, value } => {
                 self.in_map()?;
                 let value = self.value(*value)?;
-                self.push(Inst::CoopElementSet {
-                    coop: coop.0,
-                    value,
-                });
+                self.push(Inst::CoopElementSet { coop: coop.0, value });
             }
             Op::CoopElementIndex => {
                 let over = self.in_map()?;
@@ -227,8 +215,7 @@ impl Lower<'_> {
     }
 
     fn in_map(&self) -> Result<u32, CompileError> {
-        self.over.ok_or_else(|| {
-            self.malformed("an element of a cooperative tensor outside of a loop over it")
-        })
+        self.over
+            .ok_or_else(|| self.malformed("an element of a cooperative tensor outside of a loop over it"))
     }
 }

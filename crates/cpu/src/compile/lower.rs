@@ -3,8 +3,7 @@
 use std::collections::HashMap;
 
 use anymetal_ir::{
-    AddressSpace, AtomicOp, BinaryOp, Builtin, GroupOp, Kernel, LocalId, LocationId, Op, Scalar,
-    Type, ValueId, VoteOp,
+    AddressSpace, AtomicOp, BinaryOp, Builtin, GroupOp, Kernel, LocalId, LocationId, Op, Scalar, Type, ValueId, VoteOp,
 };
 
 use super::arithmetic::Product;
@@ -95,9 +94,7 @@ pub(crate) fn lower(kernel: &Kernel, isa: Isa, dense: bool) -> Result<Program, C
     program.zeroed = lower
         .locals
         .iter()
-        .filter(|(key, reg)| {
-            key.1 == 0 && !classes.set_first.contains(key) && reg.tag >= Reg::PLAIN
-        })
+        .filter(|(key, reg)| key.1 == 0 && !classes.set_first.contains(key) && reg.tag >= Reg::PLAIN)
         .map(|(_, &reg)| reg)
         .collect();
     program.queries = lower.queries;
@@ -152,10 +149,7 @@ impl Lower<'_> {
     }
 
     pub fn joined(&self, regs: &[Reg]) -> Class {
-        regs.iter()
-            .map(|&reg| self.class(reg))
-            .max()
-            .unwrap_or(Class::Uniform)
+        regs.iter().map(|&reg| self.class(reg)).max().unwrap_or(Class::Uniform)
     }
 
     /// A constant; the same one is kept once.
@@ -320,20 +314,12 @@ impl Lower<'_> {
                 then,
                 otherwise,
             } => {
-                let (a, b, c) = (
-                    self.value(*condition)?,
-                    self.value(*then)?,
-                    self.value(*otherwise)?,
-                );
+                let (a, b, c) = (self.value(*condition)?, self.value(*then)?, self.value(*otherwise)?);
                 let f = convert::select(u32::from(b.size), self.isa);
                 let out = self.define(result);
                 self.push(Inst::Op3 { f, out, a, b, c });
             }
-            Op::Convert {
-                operand,
-                to,
-                saturate,
-            } => {
+            Op::Convert { operand, to, saturate } => {
                 let from = self.scalar(*operand);
                 let f = if *saturate {
                     convert::convert_saturating(from, *to, self.isa)
@@ -353,8 +339,7 @@ impl Lower<'_> {
                 self.conversion(result, *operand, from, to, f)?;
             }
             Op::Decode { operand, format } => {
-                let f = convert::decode(*format)
-                    .ok_or_else(|| self.malformed(format!("decode of {format}")))?;
+                let f = convert::decode(*format).ok_or_else(|| self.malformed(format!("decode of {format}")))?;
                 let a = self.value(*operand)?;
                 let out = self.define(result);
                 self.push(Inst::Op1 { f, out, a });
@@ -364,8 +349,8 @@ impl Lower<'_> {
                 format,
                 saturate,
             } => {
-                let f = convert::encode(*format, *saturate)
-                    .ok_or_else(|| self.malformed(format!("encode of {format}")))?;
+                let f =
+                    convert::encode(*format, *saturate).ok_or_else(|| self.malformed(format!("encode of {format}")))?;
                 let a = self.value(*operand)?;
                 let out = self.define(result);
                 self.push(Inst::Op1 { f, out, a });
@@ -377,8 +362,7 @@ impl Lower<'_> {
                 } else {
                     float::modf(ty)
                 };
-                let (first, second) =
-                    pair.ok_or_else(|| self.malformed(format!("parts of {ty}")))?;
+                let (first, second) = pair.ok_or_else(|| self.malformed(format!("parts of {ty}")))?;
                 let a = self.value(*operand)?;
                 let out = self.define(result);
                 self.push(Inst::Op1 { f: first, out, a });
@@ -401,11 +385,7 @@ impl Lower<'_> {
                 } else {
                     let copy = convert::copy(u32::from(reg.size), self.isa);
                     let out = self.define(result);
-                    self.push(Inst::LocalGet {
-                        copy,
-                        out,
-                        local: reg,
-                    });
+                    self.push(Inst::LocalGet { copy, out, local: reg });
                 }
             }
             Op::LocalSet { local, value } => {
@@ -451,11 +431,7 @@ impl Lower<'_> {
                 let reg = self.constant(8, 0);
                 self.bind(result, reg);
             }
-            Op::TensorQuery {
-                handle,
-                spec,
-                field,
-            } => {
+            Op::TensorQuery { handle, spec, field } => {
                 let handle = self.value(*handle)?;
                 let out = self.define(result);
                 self.push(Inst::TensorQuery {
@@ -488,9 +464,7 @@ impl Lower<'_> {
             } => {
                 let pointer_id = *pointer;
                 let pointer = self.value(pointer_id)?;
-                let values = (0..*count)
-                    .map(|i| self.define(ValueId(result.0 + i)))
-                    .collect();
+                let values = (0..*count).map(|i| self.define(ValueId(result.0 + i))).collect();
                 let size = Self::size(*ty);
                 self.push(Inst::Load(Box::new(Access {
                     pointer,
@@ -501,11 +475,7 @@ impl Lower<'_> {
                     predicate: None,
                 })));
             }
-            Op::Store {
-                pointer,
-                values,
-                align,
-            } => {
+            Op::Store { pointer, values, align } => {
                 let pointer_id = *pointer;
                 let pointer = self.value(pointer_id)?;
                 let values = self.all(values)?;
@@ -615,15 +585,10 @@ impl Lower<'_> {
                 value,
                 bounds,
             } => self.tensor_store(tensor, indices, *value, *bounds)?,
-            Op::TensorElementPointer { tensor, indices } => {
-                self.tensor_pointer(result, tensor, indices)?
+            Op::TensorElementPointer { tensor, indices } => self.tensor_pointer(result, tensor, indices)?,
+            Op::If { .. } | Op::Loop { .. } | Op::Scope { .. } | Op::Break(_) | Op::Continue(_) | Op::Return => {
+                self.control(&inst.op)?
             }
-            Op::If { .. }
-            | Op::Loop { .. }
-            | Op::Scope { .. }
-            | Op::Break(_)
-            | Op::Continue(_)
-            | Op::Return => self.control(&inst.op)?,
             Op::CoopInit(_)
             | Op::CoopCopy { .. }
             | Op::CoopGet { .. }

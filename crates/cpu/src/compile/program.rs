@@ -6,8 +6,8 @@
 
 use anymetal_formats::ElementFormat;
 use anymetal_ir::{
-    AtomicOp, Builtin, CompareOp, GroupOp, GroupWidth, LocationId, MatmulDescriptor, ReduceAxis,
-    ReduceOp, Scalar, Scope, ShuffleOp, TensorField, TensorSpec, VoteOp,
+    AtomicOp, Builtin, CompareOp, GroupOp, GroupWidth, LocationId, MatmulDescriptor, ReduceAxis, ReduceOp, Scalar,
+    Scope, ShuffleOp, TensorField, TensorSpec, VoteOp,
 };
 
 use crate::fault::AccessKind;
@@ -478,21 +478,9 @@ impl Inst {
                 values.iter_mut().for_each(|reg| f(reg, Use));
                 out.iter_mut().chain(success).for_each(|reg| f(reg, Def));
             }
-            Inst::CheckIndex {
-                indices, extents, ..
-            } => indices
-                .iter_mut()
-                .chain(extents)
-                .for_each(|reg| f(reg, Use)),
-            Inst::InRange {
-                out,
-                indices,
-                extents,
-            } => {
-                indices
-                    .iter_mut()
-                    .chain(extents)
-                    .for_each(|reg| f(reg, Use));
+            Inst::CheckIndex { indices, extents, .. } => indices.iter_mut().chain(extents).for_each(|reg| f(reg, Use)),
+            Inst::InRange { out, indices, extents } => {
+                indices.iter_mut().chain(extents).for_each(|reg| f(reg, Use));
                 f(out, Def);
             }
             Inst::TensorQuery { handle, out, .. } => {
@@ -522,9 +510,7 @@ impl Inst {
                 f(slot, Use);
                 f(value, Use);
             }
-            Inst::CoopIndex {
-                slot, column, row, ..
-            } => {
+            Inst::CoopIndex { slot, column, row, .. } => {
                 f(slot, Use);
                 f(column, Def);
                 row.iter_mut().for_each(|reg| f(reg, Def));
@@ -553,9 +539,7 @@ impl Inst {
                 right.visit(f);
                 destination.visit(f);
             }
-            Inst::If {
-                condition, compare, ..
-            } => match compare {
+            Inst::If { condition, compare, .. } => match compare {
                 Some(compare) => {
                     f(&mut compare.a, Use);
                     f(&mut compare.b, Use);
@@ -578,9 +562,7 @@ impl Inst {
     /// The nested blocks.
     pub fn blocks(&mut self) -> Vec<&mut Block> {
         match self {
-            Inst::If {
-                then, otherwise, ..
-            } => vec![then, otherwise],
+            Inst::If { then, otherwise, .. } => vec![then, otherwise],
             Inst::Loop { body, latch, .. } => vec![body, latch],
             Inst::Scope { body, .. } => vec![body],
             Inst::CoopMap { body, .. } => vec![body],

@@ -27,19 +27,13 @@ impl Lower<'_> {
         };
         bound
             .and_then(|root| self.kernel.arguments.get(root.index()))
-            .map_or_else(
-                || format!("{} tensor", tensor.space),
-                |argument| argument.name.clone(),
-            )
+            .map_or_else(|| format!("{} tensor", tensor.space), |argument| argument.name.clone())
     }
 
     /// The registers of a view.
     pub fn view(&mut self, tensor: &TensorRef) -> Result<View, CompileError> {
         let rank = tensor.origin.len();
-        if tensor.base_extents.len() != rank
-            || tensor.strides.len() != rank
-            || tensor.extents.len() != rank
-        {
+        if tensor.base_extents.len() != rank || tensor.strides.len() != rank || tensor.extents.len() != rank {
             return Err(self.malformed("a tensor view whose parts differ in rank"));
         }
         let mut extents = Vec::with_capacity(rank);
@@ -73,11 +67,7 @@ impl Lower<'_> {
 
     /// What is left of the base in a dimension, further bounded by the view's own extent.
     fn bound(&mut self, view: &View, dimension: usize) -> Result<Reg, CompileError> {
-        let rest = self.int2(
-            BinaryOp::Sub,
-            view.base_extents[dimension],
-            view.origin[dimension],
-        )?;
+        let rest = self.int2(BinaryOp::Sub, view.base_extents[dimension], view.origin[dimension])?;
         let own = match view.extents[dimension] {
             ViewExtent::Rest => return Ok(rest),
             ViewExtent::Dynamic(reg) => reg,
@@ -106,9 +96,7 @@ impl Lower<'_> {
     ) -> Result<Place, CompileError> {
         let view = self.view(tensor)?;
         if indices.len() != view.origin.len() {
-            return Err(
-                self.malformed("a tensor access with another number of indices than its rank")
-            );
+            return Err(self.malformed("a tensor access with another number of indices than its rank"));
         }
         let mut indices = self.all(indices)?;
         let mut predicate = None;
@@ -254,19 +242,12 @@ impl Lower<'_> {
         Ok(())
     }
 
-    fn plain_byte(
-        &mut self,
-        op: BinaryOp,
-        a: Reg,
-        b: Reg,
-        result: Option<ValueId>,
-    ) -> Result<Reg, CompileError> {
+    fn plain_byte(&mut self, op: BinaryOp, a: Reg, b: Reg, result: Option<ValueId>) -> Result<Reg, CompileError> {
         let class = match self.joined(&[a, b]) {
             Class::Uniform => Class::Uniform,
             _ => Class::Plain,
         };
-        let f = crate::lanes::int::binary(op, Scalar::U8, self.isa)
-            .ok_or_else(|| self.malformed("bit arithmetic"))?;
+        let f = crate::lanes::int::binary(op, Scalar::U8, self.isa).ok_or_else(|| self.malformed("bit arithmetic"))?;
         let out = match result {
             Some(result) => self.define(result),
             None => self.register(1, class, false),
@@ -314,10 +295,7 @@ impl Lower<'_> {
     ) -> Result<(), CompileError> {
         let place = self.place(tensor, indices, None, AccessKind::Read)?;
         if place.bit.is_some() {
-            return Err(self.unsupported(format!(
-                "the address of an element of {}",
-                tensor.format.msl_name()
-            )));
+            return Err(self.unsupported(format!("the address of an element of {}", tensor.format.msl_name())));
         }
         self.bind(result, place.pointer);
         Ok(())

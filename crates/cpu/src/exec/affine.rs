@@ -36,10 +36,7 @@ impl Tag {
     }
 
     pub const fn unfilled(self) -> Tag {
-        Tag {
-            filled: false,
-            ..self
-        }
+        Tag { filled: false, ..self }
     }
 }
 
@@ -148,8 +145,7 @@ impl Worker<'_> {
                 let last = ((offset << 16) as i64 >> 16) as i128
                     + stride as i64 as i128 * (self.lanes.live.max(1) as i128 - 1);
                 let first_is_negative = offset >> 47 != 0;
-                (!first_is_negative && (0..1i128 << 47).contains(&last))
-                    .then_some(((a.0 & !LOW) | offset, stride))
+                (!first_is_negative && (0..1i128 << 47).contains(&last)).then_some(((a.0 & !LOW) | offset, stride))
             }
             AffineKind::Convert(from, to) => {
                 if to.bits() <= from.bits() {
@@ -215,15 +211,7 @@ impl Worker<'_> {
 
     /// An operation that keeps lines where it can.
     #[inline(never)]
-    pub(super) fn affine(
-        &mut self,
-        kind: AffineKind,
-        ty: Scalar,
-        lanes: Lanes,
-        out: Reg,
-        a: Reg,
-        b: Reg,
-    ) {
+    pub(super) fn affine(&mut self, kind: AffineKind, ty: Scalar, lanes: Lanes, out: Reg, a: Reg, b: Reg) {
         let (x, y) = (line(self.value(a)), line(self.value(b)));
         if let AffineKind::Compare(op) = kind {
             if let Some(answer) = self.affine_compare(op, ty, x, y) {
@@ -273,9 +261,7 @@ impl Worker<'_> {
                 unsafe { blend(self.lanes.chunks, self.ptr(local), from, mask) }
             }
             _ => {
-                if let (Some(to), Some((base, stride))) =
-                    (local.tag_index(), line(self.value(value)))
-                {
+                if let (Some(to), Some((base, stride))) = (local.tag_index(), line(self.value(value))) {
                     self.lanes.tags[to] = Tag::new(base, stride);
                     return;
                 }

@@ -11,9 +11,8 @@ use crate::fault::{AccessKind, FaultKind};
 
 /// What an operation makes of the old value.
 fn combine(op: AtomicOp, ty: Scalar, old: u64, value: u64) -> u64 {
-    let float = |f: fn(f32, f32) -> f32| {
-        u64::from(f(f32::from_bits(old as u32), f32::from_bits(value as u32)).to_bits())
-    };
+    let float =
+        |f: fn(f32, f32) -> f32| u64::from(f(f32::from_bits(old as u32), f32::from_bits(value as u32)).to_bits());
     match (op, ty) {
         (AtomicOp::Load, _) => old,
         (AtomicOp::Store | AtomicOp::Exchange, _) => value,
@@ -46,11 +45,7 @@ impl Worker<'_> {
         success: Option<Reg>,
     ) -> Outcome {
         let size = ty.size() as u8;
-        for reg in [Some(pointer)]
-            .into_iter()
-            .flatten()
-            .chain(values.iter().copied())
-        {
+        for reg in [Some(pointer)].into_iter().flatten().chain(values.iter().copied()) {
             self.src(reg);
         }
         let out = out.map(|out| (self.dst(out).1, out.size));
@@ -72,11 +67,7 @@ impl Worker<'_> {
             }
             let writes = op != AtomicOp::Load;
             let Some(address) = self.address(at, u64::from(size), writes) else {
-                let access = if writes {
-                    AccessKind::Atomic
-                } else {
-                    AccessKind::Read
-                };
+                let access = if writes { AccessKind::Atomic } else { AccessKind::Read };
                 let kind = self.refusal(at, u64::from(size), access);
                 return raise(kind, lane);
             };
@@ -94,15 +85,12 @@ impl Worker<'_> {
                 let cell = unsafe { AtomicU32::from_ptr(address.cast()) };
                 match op {
                     AtomicOp::Load => (cell.load(Ordering::SeqCst), true),
-                    AtomicOp::CompareExchangeWeak => match cell.compare_exchange(
-                        first as u32,
-                        second as u32,
-                        Ordering::SeqCst,
-                        Ordering::SeqCst,
-                    ) {
-                        Ok(old) => (old, true),
-                        Err(old) => (old, false),
-                    },
+                    AtomicOp::CompareExchangeWeak => {
+                        match cell.compare_exchange(first as u32, second as u32, Ordering::SeqCst, Ordering::SeqCst) {
+                            Ok(old) => (old, true),
+                            Err(old) => (old, false),
+                        }
+                    }
                     _ => {
                         let old = cell
                             .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |old| {
@@ -120,15 +108,12 @@ impl Worker<'_> {
                 let cell = unsafe { AtomicU64::from_ptr(address.cast()) };
                 match op {
                     AtomicOp::Load => (cell.load(Ordering::SeqCst), true),
-                    AtomicOp::CompareExchangeWeak => match cell.compare_exchange(
-                        first,
-                        second,
-                        Ordering::SeqCst,
-                        Ordering::SeqCst,
-                    ) {
-                        Ok(old) => (old, true),
-                        Err(old) => (old, false),
-                    },
+                    AtomicOp::CompareExchangeWeak => {
+                        match cell.compare_exchange(first, second, Ordering::SeqCst, Ordering::SeqCst) {
+                            Ok(old) => (old, true),
+                            Err(old) => (old, false),
+                        }
+                    }
                     _ => {
                         let old = cell
                             .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |old| {

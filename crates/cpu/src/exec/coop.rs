@@ -42,9 +42,7 @@ impl CoopInfo {
             for slot in 0..self.capacity {
                 for lane in 0..self.lanes as u32 {
                     let place = layout.position(lane / 32, lane % 32, slot);
-                    out.push(place.map_or(-1, |(row, column)| {
-                        (row * self.coop.columns + column) as i32
-                    }));
+                    out.push(place.map_or(-1, |(row, column)| (row * self.coop.columns + column) as i32));
                 }
             }
             out
@@ -96,10 +94,7 @@ impl<'d> Worker<'d> {
                 let tile = self.tiles[*coop as usize];
                 for (instance, _) in self.active_instances(tile.simdgroups) {
                     // SAFETY: the tile has that many bytes.
-                    unsafe {
-                        tile.instance(instance)
-                            .write_bytes(0, tile.elements() * tile.size)
-                    };
+                    unsafe { tile.instance(instance).write_bytes(0, tile.elements() * tile.size) };
                 }
             }
             Inst::CoopCopy { to, from } => {
@@ -107,11 +102,7 @@ impl<'d> Worker<'d> {
                 for (instance, _) in self.active_instances(to.simdgroups) {
                     // SAFETY: the compiler checked that the tiles have the same shape; a tile may be copied to itself.
                     unsafe {
-                        std::ptr::copy(
-                            from.instance(instance),
-                            to.instance(instance),
-                            to.elements() * to.size,
-                        );
+                        std::ptr::copy(from.instance(instance), to.instance(instance), to.elements() * to.size);
                     }
                 }
             }
@@ -122,9 +113,7 @@ impl<'d> Worker<'d> {
                     let (instance, inside) = (lane / info.lanes, lane % info.lanes);
                     match info.element(slot, inside) {
                         // SAFETY: positions are inside the tile.
-                        Some(at) => unsafe {
-                            read(tile.instance(instance).add(at * size as usize), size)
-                        },
+                        Some(at) => unsafe { read(tile.instance(instance).add(at * size as usize), size) },
                         None => 0,
                     }
                 });
@@ -176,12 +165,7 @@ impl<'d> Worker<'d> {
                     self.per_lane(*slot, *row, |slot, lane| place(slot, lane).0 as u64);
                 }
             }
-            Inst::CoopMapSlot {
-                to,
-                from,
-                slot,
-                out,
-            } => {
+            Inst::CoopMapSlot { to, from, slot, out } => {
                 let (to, from) = (self.info(*to), self.info(*from));
                 let columns = from.coop.columns.max(1) as usize;
                 let inverse = to.inverse();
@@ -233,14 +217,7 @@ impl<'d> Worker<'d> {
                 destination,
                 share_right,
             } => {
-                return self.matmul(
-                    descriptor,
-                    *simdgroups as usize,
-                    left,
-                    right,
-                    destination,
-                    *share_right,
-                );
+                return self.matmul(descriptor, *simdgroups as usize, left, right, destination, *share_right);
             }
             _ => {}
         }
@@ -260,13 +237,7 @@ impl<'d> Worker<'d> {
 
     /// Runs a body once for each element of a tile, for each instance that takes part. Instances whose tiles lie side by
     /// side, and that see the same values from outside, run together.
-    fn coop_map(
-        &mut self,
-        over: u32,
-        captures: &[(Reg, Reg)],
-        tiles: &[u32],
-        body: &'d Block,
-    ) -> Outcome {
+    fn coop_map(&mut self, over: u32, captures: &[(Reg, Reg)], tiles: &[u32], body: &'d Block) -> Outcome {
         let tile = self.tiles[over as usize];
         let joins = tiles.iter().all(|&coop| {
             let part = self.tiles[coop as usize];
@@ -284,8 +255,7 @@ impl<'d> Worker<'d> {
                 && at + count < active.len()
                 && active[at + count].0 == instance + count
                 && captures.iter().all(|&(outside, _)| {
-                    self.lane_value(outside, active[at + count].1)
-                        == self.lane_value(outside, leader)
+                    self.lane_value(outside, active[at + count].1) == self.lane_value(outside, leader)
                 })
             {
                 count += 1;
@@ -308,13 +278,7 @@ impl<'d> Worker<'d> {
         Ok(())
     }
 
-    fn map_elements(
-        &mut self,
-        total: usize,
-        instance: usize,
-        leader: usize,
-        body: &'d Block,
-    ) -> Outcome {
+    fn map_elements(&mut self, total: usize, instance: usize, leader: usize, body: &'d Block) -> Outcome {
         let mut element = 0;
         while element < total {
             let lanes = &mut self.lanes;
@@ -391,11 +355,7 @@ impl<'d> Worker<'d> {
                     let step = if from.step == 0 { 0 } else { bytes };
                     for lane in 0..live {
                         if self.is_active(lane) {
-                            write(
-                                to.add(lane * bytes),
-                                size,
-                                read(from.ptr.add(lane * step), size),
-                            );
+                            write(to.add(lane * bytes), size, read(from.ptr.add(lane * step), size));
                         }
                     }
                 }
@@ -419,15 +379,9 @@ impl<'d> Worker<'d> {
             let at = place.element + lane;
             // SAFETY: the registers hold all lanes of `i32`.
             unsafe {
-                to_column
-                    .cast::<i32>()
-                    .add(lane)
-                    .write((at % columns) as i32);
+                to_column.cast::<i32>().add(lane).write((at % columns) as i32);
                 if let Some(to_row) = to_row {
-                    to_row
-                        .cast::<i32>()
-                        .add(lane)
-                        .write((at / columns % rows) as i32);
+                    to_row.cast::<i32>().add(lane).write((at / columns % rows) as i32);
                 }
             }
         }
@@ -449,20 +403,9 @@ impl<'d> Worker<'d> {
             unsafe {
                 match element {
                     Scalar::F32 => {
-                        reduce_f32(
-                            isa,
-                            axis,
-                            op,
-                            source.cast(),
-                            shape,
-                            target.cast(),
-                            count,
-                            identity,
-                        );
+                        reduce_f32(isa, axis, op, source.cast(), shape, target.cast(), count, identity);
                     }
-                    Scalar::F16 => {
-                        reduce_float::<F16>(axis, op, source, shape, target, count, identity)
-                    }
+                    Scalar::F16 => reduce_float::<F16>(axis, op, source, shape, target, count, identity),
                     Scalar::BF16 => {
                         reduce_float::<Bf16>(axis, op, source, shape, target, count, identity);
                     }

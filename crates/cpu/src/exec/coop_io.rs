@@ -37,8 +37,7 @@ pub(super) struct Scales {
 impl Region {
     /// Element index of the view's element (x, y) in the base.
     pub fn index(&self, x: usize, y: usize) -> i64 {
-        (self.origin[0] + x as i64) * self.strides[0]
-            + (self.origin[1] + y as i64) * self.strides[1]
+        (self.origin[0] + x as i64) * self.strides[0] + (self.origin[1] + y as i64) * self.strides[1]
     }
 
     /// Bytes of the valid region.
@@ -81,19 +80,13 @@ impl Region {
     /// Address of a valid element, for formats of whole bytes.
     pub fn address(&self, x: usize, y: usize) -> *mut u8 {
         let bytes = (self.format.bits() / 8) as i64;
-        self.base
-            .wrapping_offset((self.index(x, y) * bytes) as isize)
+        self.base.wrapping_offset((self.index(x, y) * bytes) as isize)
     }
 }
 
 impl<'d> Worker<'d> {
     /// Looks at a view as a lane sees it: static extents that overhang are a fault, the valid region must be in memory.
-    pub(super) fn region(
-        &mut self,
-        view: &View,
-        lane: usize,
-        access: AccessKind,
-    ) -> Outcome<Region> {
+    pub(super) fn region(&mut self, view: &View, lane: usize, access: AccessKind) -> Outcome<Region> {
         let rank = view.origin.len();
         if rank == 0 || rank > 2 {
             let reason = format!(
@@ -103,11 +96,7 @@ impl<'d> Worker<'d> {
             return raise(FaultKind::TileOperation { reason }, lane);
         }
         let value = |worker: &Self, reg| worker.lane_value(reg, lane) as i64;
-        let base_extents: Vec<i64> = view
-            .base_extents
-            .iter()
-            .map(|&reg| value(self, reg))
-            .collect();
+        let base_extents: Vec<i64> = view.base_extents.iter().map(|&reg| value(self, reg)).collect();
         let mut region = Region {
             format: view.format,
             base: std::ptr::null_mut(),
@@ -126,8 +115,7 @@ impl<'d> Worker<'d> {
                 ViewExtent::Dynamic(reg) => (value(self, reg).max(0), false),
                 ViewExtent::Static(extent) => (extent as i64, true),
             };
-            if is_static && (own > rest || origin < 0) && !self.shared.options.static_overhang_zero
-            {
+            if is_static && (own > rest || origin < 0) && !self.shared.options.static_overhang_zero {
                 let kind = FaultKind::StaticOverhang {
                     tensor: view.name.clone(),
                     dimension: d as u32,
@@ -210,18 +198,14 @@ impl<'d> Worker<'d> {
         let (mut low, mut high) = (0i128, 0i128);
         for d in 0..2 {
             let first = i128::from(origin[d] / block[d] as i64) * i128::from(strides[d]);
-            let last = i128::from((origin[d] + valid[d] as i64 - 1) / block[d] as i64)
-                * i128::from(strides[d]);
+            let last = i128::from((origin[d] + valid[d] as i64 - 1) / block[d] as i64) * i128::from(strides[d]);
             low += first.min(last);
             high += first.max(last);
         }
         let first_byte = (low * bits as i128).div_euclid(8);
         let end_byte = (high * bits as i128 + bits as i128 + 7).div_euclid(8);
         let (number, offset) = split(pointer);
-        let (start, end) = (
-            i128::from(offset) + first_byte,
-            i128::from(offset) + end_byte,
-        );
+        let (start, end) = (i128::from(offset) + first_byte, i128::from(offset) + end_byte);
         let object = self.object(number);
         let inside = object.is_some_and(|object| {
             object.lane_unit == 0
@@ -233,9 +217,7 @@ impl<'d> Worker<'d> {
             // SAFETY: the result is an address in or around the object; only bytes of the checked span are used.
             Some(object) if inside => Ok(object.ptr.wrapping_offset(offset as isize)),
             Some(object) if object.lane_unit != 0 => {
-                let reason =
-                    "a tile operation on a tensor in thread memory is not supported on the CPU"
-                        .to_string();
+                let reason = "a tile operation on a tensor in thread memory is not supported on the CPU".to_string();
                 raise(FaultKind::TileOperation { reason }, lane)
             }
             _ => {
@@ -275,11 +257,7 @@ impl<'d> Worker<'d> {
         if rank == 1 {
             // A vector runs along the dimension that has its length; rows first.
             let along_rows = columns == 1 || (region.extents[0] == rows && rows != 1);
-            return if along_rows {
-                [[0, 1], [0, 0]]
-            } else {
-                [[1, 0], [0, 0]]
-            };
+            return if along_rows { [[0, 1], [0, 0]] } else { [[1, 0], [0, 0]] };
         }
         [[1, 0], [0, 1]]
     }
@@ -314,11 +292,8 @@ impl<'d> Worker<'d> {
                 };
                 let start = place(0);
                 let line = row * tile.columns * size;
-                let straight = axes[0] == [1, 0]
-                    && !widened
-                    && !clamp[0]
-                    && region.strides[0] == 1
-                    && start[1] < region.valid[1];
+                let straight =
+                    axes[0] == [1, 0] && !widened && !clamp[0] && region.strides[0] == 1 && start[1] < region.valid[1];
                 // SAFETY: elements are inside the tile; the region's valid part is inside its memory.
                 unsafe {
                     if straight {

@@ -80,13 +80,7 @@ impl Worker<'_> {
     }
 
     /// The lanes of `mask` whose condition byte is (not) zero, into `slot`.
-    pub(super) fn mask_and(
-        &mut self,
-        slot: u32,
-        mask: Mask,
-        condition: *const u8,
-        wanted: bool,
-    ) -> Mask {
+    pub(super) fn mask_and(&mut self, slot: u32, mask: Mask, condition: *const u8, wanted: bool) -> Mask {
         let (live, cap) = (self.lanes.live, self.lanes.cap);
         let flip = if wanted { 0 } else { ONES };
         let out = self.mask_ptr(slot).cast::<u64>();
@@ -160,11 +154,7 @@ impl Worker<'_> {
             Mask::Part(other) if other != slot => {
                 // SAFETY: different slots of `cap` bytes.
                 unsafe {
-                    std::ptr::copy_nonoverlapping(
-                        self.mask_ptr(other),
-                        self.mask_ptr(slot),
-                        self.lanes.cap,
-                    );
+                    std::ptr::copy_nonoverlapping(self.mask_ptr(other), self.mask_ptr(slot), self.lanes.cap);
                 }
                 Mask::Part(slot)
             }

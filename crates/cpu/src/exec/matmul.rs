@@ -13,8 +13,7 @@ use crate::compile::program::TileOperand;
 use crate::fault::{AccessKind, FaultKind};
 use crate::lanes::scalar::{Bf16, F16, Float};
 use crate::tile::{
-    Accumulation, AccumulatorMut, OperandView, PackedRight, Product, ScaleView, TileError,
-    multiply_view,
+    Accumulation, AccumulatorMut, OperandView, PackedRight, Product, ScaleView, TileError, multiply_view,
 };
 
 /// Memory that products reuse.
@@ -127,9 +126,7 @@ impl Source {
                 (region.strides[row], region.strides[column]),
             )
         };
-        let mut view = view
-            .origin(region.index(0, 0))
-            .valid(valid_rows, valid_columns);
+        let mut view = view.origin(region.index(0, 0)).valid(valid_rows, valid_columns);
         if let Some(scales) = &region.scales {
             // SAFETY: the scales of the valid part were checked too.
             let plane = unsafe {
@@ -139,8 +136,7 @@ impl Source {
                     (scales.strides[row], scales.strides[column]),
                 )
             };
-            view = view
-                .scales(plane.phase(region.origin[row] as usize, region.origin[column] as usize));
+            view = view.scales(plane.phase(region.origin[row] as usize, region.origin[column] as usize));
         }
         view
     }
@@ -217,13 +213,7 @@ impl<'d> Worker<'d> {
         let mut job: Option<Job> = None;
         for (instance, lane) in self.active_instances(simdgroups) {
             let k = descriptor.k.map(|k| k as usize);
-            let left = self.source(
-                left,
-                instance,
-                lane,
-                (Some(m), k),
-                row_of(descriptor.transpose_left),
-            )?;
+            let left = self.source(left, instance, lane, (Some(m), k), row_of(descriptor.transpose_left))?;
             // A dynamic K is what the left operand has.
             let k = k.unwrap_or(left.columns);
             let right = self.source(
@@ -312,22 +302,19 @@ impl<'d> Worker<'d> {
             })),
             None => None,
         };
-        let mut product_into =
-            |sums: AccumulatorMut<'_>, stride: usize, accumulate: bool| match panel {
-                Some(panel) => multiply_view(
-                    scratch, &product, &left_view, panel, sums, stride, accumulate,
-                ),
-                None => crate::tile::matmul(
-                    scratch,
-                    path,
-                    &left_view,
-                    &right_view,
-                    relaxed,
-                    sums,
-                    stride,
-                    accumulate,
-                ),
-            };
+        let mut product_into = |sums: AccumulatorMut<'_>, stride: usize, accumulate: bool| match panel {
+            Some(panel) => multiply_view(scratch, &product, &left_view, panel, sums, stride, accumulate),
+            None => crate::tile::matmul(
+                scratch,
+                path,
+                &left_view,
+                &right_view,
+                relaxed,
+                sums,
+                stride,
+                accumulate,
+            ),
+        };
         let accumulate = descriptor.accumulate;
         let result = match product.accumulation {
             Accumulation::F32 => match target.direct_f32(m, n) {
@@ -436,22 +423,18 @@ impl Job {
         {
             return false;
         }
-        let bytes = |count: i64, format: ElementFormat| {
-            count.wrapping_mul((format.bits() / 8) as i64) as usize
-        };
+        let bytes = |count: i64, format: ElementFormat| count.wrapping_mul((format.bits() / 8) as i64) as usize;
         let mut origin = a.origin;
         origin[row] += rows as i64;
         let same_base = a.base == b.base && origin == b.origin;
         let next_base = a.format.bits() >= 8
             && a.origin == b.origin
-            && (a.base as usize).wrapping_add(bytes(rows as i64 * a.strides[row], a.format))
-                == b.base as usize;
+            && (a.base as usize).wrapping_add(bytes(rows as i64 * a.strides[row], a.format)) == b.base as usize;
         let (t, u) = (&self.target, &next.target);
         let follows = t.format.bits() >= 8
             && (t.format, t.columns, t.row_stride, t.column_stride)
                 == (u.format, u.columns, u.row_stride, u.column_stride)
-            && (t.base as usize).wrapping_add(bytes(rows as i64 * t.row_stride, t.format))
-                == u.base as usize;
+            && (t.base as usize).wrapping_add(bytes(rows as i64 * t.row_stride, t.format)) == u.base as usize;
         if !(same_base || next_base) || !follows {
             return false;
         }
@@ -470,19 +453,9 @@ fn same_place(a: &Source, b: &Source) -> bool {
             .scales
             .map(|scales| (scales.base, scales.block, scales.strides))
     };
-    (a.rows, a.columns, a.row_dimension, a.valid())
-        == (b.rows, b.columns, b.row_dimension, b.valid())
-        && (
-            a.region.base,
-            a.region.format,
-            a.region.origin,
-            a.region.strides,
-        ) == (
-            b.region.base,
-            b.region.format,
-            b.region.origin,
-            b.region.strides,
-        )
+    (a.rows, a.columns, a.row_dimension, a.valid()) == (b.rows, b.columns, b.row_dimension, b.valid())
+        && (a.region.base, a.region.format, a.region.origin, a.region.strides)
+            == (b.region.base, b.region.format, b.region.origin, b.region.strides)
         && scales(a) == scales(b)
 }
 
@@ -519,8 +492,7 @@ impl Target {
             return None;
         }
         let stride = self.row_stride as usize;
-        let sums =
-            std::ptr::slice_from_raw_parts_mut(self.base.cast::<f32>(), (m - 1) * stride + n);
+        let sums = std::ptr::slice_from_raw_parts_mut(self.base.cast::<f32>(), (m - 1) * stride + n);
         Some((sums, stride))
     }
 
@@ -582,11 +554,7 @@ impl Target {
                 let place = place.cast::<i32>();
                 // SAFETY: as above.
                 unsafe {
-                    let old = if accumulate {
-                        place.read_unaligned()
-                    } else {
-                        0
-                    };
+                    let old = if accumulate { place.read_unaligned() } else { 0 };
                     place.write_unaligned(old.wrapping_add(sums[at]));
                 }
             }),

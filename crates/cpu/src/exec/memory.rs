@@ -38,10 +38,7 @@ unsafe fn gather_strided(out: *mut u8, from: *const u8, stride: isize, count: us
             for i in 0..count {
                 // SAFETY: by the function's contract.
                 unsafe {
-                    *out.add(i) = from
-                        .offset(i as isize * stride)
-                        .cast::<$t>()
-                        .read_unaligned();
+                    *out.add(i) = from.offset(i as isize * stride).cast::<$t>().read_unaligned();
                 }
             }
         }};
@@ -123,18 +120,14 @@ impl<'d> Worker<'d> {
     }
 
     fn first_of(&self, active: Active) -> usize {
-        (0..self.lanes.live)
-            .find(|&lane| active.has(lane))
-            .unwrap_or(0)
+        (0..self.lanes.live).find(|&lane| active.has(lane)).unwrap_or(0)
     }
 
     fn count(&self, active: Active) -> u64 {
         match active {
             Active::All => self.lanes.live as u64,
             Active::None => 0,
-            Active::Bytes(_) => (0..self.lanes.live)
-                .filter(|&lane| active.has(lane))
-                .count() as u64,
+            Active::Bytes(_) => (0..self.lanes.live).filter(|&lane| active.has(lane)).count() as u64,
         }
     }
 
@@ -176,22 +169,10 @@ impl<'d> Worker<'d> {
 
     /// Checks one shared address.
     #[inline(always)]
-    fn checked(
-        &mut self,
-        pointer: u64,
-        bytes: u64,
-        align: u32,
-        access: AccessKind,
-        lane: usize,
-    ) -> Outcome<*mut u8> {
+    fn checked(&mut self, pointer: u64, bytes: u64, align: u32, access: AccessKind, lane: usize) -> Outcome<*mut u8> {
         match self.address(pointer, bytes, access != AccessKind::Read) {
             Some(address) => {
-                if align > 1
-                    && !split(pointer)
-                        .1
-                        .unsigned_abs()
-                        .is_multiple_of(u64::from(align))
-                {
+                if align > 1 && !split(pointer).1.unsigned_abs().is_multiple_of(u64::from(align)) {
                     let kind = self.misaligned(pointer, align, access);
                     return raise(kind, lane);
                 }
@@ -278,8 +259,7 @@ impl<'d> Worker<'d> {
                 let last = stride * (self.lanes.live as i64 - 1);
                 let low = base.wrapping_add(last.min(0) as u64);
                 let span = last.unsigned_abs() + bytes;
-                let aligned = access.align <= 1
-                    || (base | stride as u64).is_multiple_of(u64::from(access.align));
+                let aligned = access.align <= 1 || (base | stride as u64).is_multiple_of(u64::from(access.align));
                 match self.address(low, span, false) {
                     Some(_) if aligned => {
                         if self.traffic.is_some() {
@@ -335,22 +315,14 @@ impl<'d> Worker<'d> {
                 };
                 // SAFETY: the register has `count` bytes.
                 let bytes = unsafe { std::slice::from_raw_parts_mut(self.ptr(out), count) };
-                bytes
-                    .iter_mut()
-                    .for_each(|byte| *byte = u8::from(*byte != 0));
+                bytes.iter_mut().for_each(|byte| *byte = u8::from(*byte != 0));
             }
         }
         Ok(())
     }
 
     /// A load through one pointer.
-    fn load_uniform(
-        &mut self,
-        access: &Access,
-        pointer: u64,
-        bytes: u64,
-        active: Active,
-    ) -> Outcome {
+    fn load_uniform(&mut self, access: &Access, pointer: u64, bytes: u64, active: Active) -> Outcome {
         let size = access.size;
         let first = self.first_of(active);
         let (number, _) = split(pointer);
@@ -368,17 +340,10 @@ impl<'d> Worker<'d> {
                 }
                 let (_, to) = self.dst(out);
                 let live = self.lanes.live;
-                if self.map.is_none()
-                    && u32::from(size) == object.lane_unit
-                    && at.is_multiple_of(u64::from(size))
-                {
+                if self.map.is_none() && u32::from(size) == object.lane_unit && at.is_multiple_of(u64::from(size)) {
                     // SAFETY: a unit of all lanes is consecutive.
                     unsafe {
-                        std::ptr::copy_nonoverlapping(
-                            self.own_byte(&object, at, 0),
-                            to,
-                            live * size as usize,
-                        );
+                        std::ptr::copy_nonoverlapping(self.own_byte(&object, at, 0), to, live * size as usize);
                     }
                 } else {
                     for lane in 0..live {
@@ -401,13 +366,7 @@ impl<'d> Worker<'d> {
     }
 
     /// If all lanes point into one shared object and inside it: the address of offset 0.
-    fn one_object(
-        &mut self,
-        pointers: *const u64,
-        access: &Access,
-        bytes: u64,
-        write: bool,
-    ) -> Option<*mut u8> {
+    fn one_object(&mut self, pointers: *const u64, access: &Access, bytes: u64, write: bool) -> Option<*mut u8> {
         // SAFETY: the register holds a pointer for each lane.
         let pointers = unsafe { std::slice::from_raw_parts(pointers, self.lanes.live) };
         let (mut low, mut high, mut bits) = (u64::MAX, 0u64, 0u64);
@@ -416,9 +375,7 @@ impl<'d> Worker<'d> {
             high = high.max(pointer);
             bits |= pointer;
         }
-        if low >> 48 != high >> 48
-            || (access.align > 1 && !bits.is_multiple_of(u64::from(access.align)))
-        {
+        if low >> 48 != high >> 48 || (access.align > 1 && !bits.is_multiple_of(u64::from(access.align))) {
             return None;
         }
         self.address(high, bytes, write)?;
@@ -449,10 +406,8 @@ impl<'d> Worker<'d> {
                         for lane in 0..live {
                             // SAFETY: every lane's access is inside the object.
                             unsafe {
-                                let offset =
-                                    (*pointers.add(lane) & LOW) as usize + k * size as usize;
-                                *to.cast::<$t>().add(lane) =
-                                    start.add(offset).cast::<$t>().read_unaligned();
+                                let offset = (*pointers.add(lane) & LOW) as usize + k * size as usize;
+                                *to.cast::<$t>().add(lane) = start.add(offset).cast::<$t>().read_unaligned();
                             }
                         }
                     };
@@ -521,8 +476,7 @@ impl<'d> Worker<'d> {
                 let last = stride * (live as i64 - 1);
                 let low = base.wrapping_add(last.min(0) as u64);
                 let span = last.unsigned_abs() + bytes;
-                let aligned = access.align <= 1
-                    || (base | stride as u64).is_multiple_of(u64::from(access.align));
+                let aligned = access.align <= 1 || (base | stride as u64).is_multiple_of(u64::from(access.align));
                 // Overlapping elements need the order of lanes.
                 let apart = stride.unsigned_abs() >= bytes;
                 match self.address(low, span, true) {
@@ -537,9 +491,7 @@ impl<'d> Worker<'d> {
                                 let to = to.add(k * size as usize);
                                 if from.step == 0 {
                                     let value = read(from.ptr, size);
-                                    if stride == i64::from(size)
-                                        && (to as usize).is_multiple_of(size as usize)
-                                    {
+                                    if stride == i64::from(size) && (to as usize).is_multiple_of(size as usize) {
                                         splat(to, size, live, value);
                                     } else {
                                         for lane in 0..live {
@@ -548,11 +500,7 @@ impl<'d> Worker<'d> {
                                         }
                                     }
                                 } else if stride == i64::from(size) {
-                                    std::ptr::copy_nonoverlapping(
-                                        from.ptr,
-                                        to,
-                                        live * size as usize,
-                                    );
+                                    std::ptr::copy_nonoverlapping(from.ptr, to, live * size as usize);
                                 } else {
                                     scatter_strided(to, from.ptr, stride as isize, live, size);
                                 }
@@ -568,13 +516,7 @@ impl<'d> Worker<'d> {
     }
 
     /// A store through one pointer: the last lane wins, or each writes memory of its own.
-    fn store_uniform(
-        &mut self,
-        access: &Access,
-        pointer: u64,
-        bytes: u64,
-        active: Active,
-    ) -> Outcome {
+    fn store_uniform(&mut self, access: &Access, pointer: u64, bytes: u64, active: Active) -> Outcome {
         let size = access.size;
         let first = self.first_of(active);
         let live = self.lanes.live;
@@ -586,9 +528,8 @@ impl<'d> Worker<'d> {
             for (k, &value) in access.values.iter().enumerate() {
                 let at = offset + k as u64 * u64::from(size);
                 let from = self.src(value);
-                let simple = self.map.is_none()
-                    && u32::from(size) == object.lane_unit
-                    && at.is_multiple_of(u64::from(size));
+                let simple =
+                    self.map.is_none() && u32::from(size) == object.lane_unit && at.is_multiple_of(u64::from(size));
                 if simple && matches!(active, Active::All) {
                     // SAFETY: a unit of all lanes is consecutive.
                     unsafe {
@@ -612,10 +553,7 @@ impl<'d> Worker<'d> {
         }
         let address = self.checked(pointer, bytes, access.align, AccessKind::Write, first)?;
         self.note(pointer, bytes, true);
-        let last = (0..live)
-            .rev()
-            .find(|&lane| active.has(lane))
-            .unwrap_or(first);
+        let last = (0..live).rev().find(|&lane| active.has(lane)).unwrap_or(first);
         for (k, &value) in access.values.iter().enumerate() {
             let value = self.lane_value(value, last);
             // SAFETY: the access was checked.
@@ -648,11 +586,7 @@ impl<'d> Worker<'d> {
                 // SAFETY: every lane's access is inside the object.
                 unsafe {
                     let offset = (*pointers.add(lane) & LOW) as usize;
-                    write(
-                        start.add(offset),
-                        size,
-                        read(from.ptr.add(lane * step), size),
-                    );
+                    write(start.add(offset), size, read(from.ptr.add(lane * step), size));
                 }
             }
             return Ok(());

@@ -355,11 +355,7 @@ impl<'d> Worker<'d> {
                 extents,
                 name,
             } => return self.check_index(*access, indices, extents, name),
-            Inst::InRange {
-                out,
-                indices,
-                extents,
-            } => self.in_range(*out, indices, extents),
+            Inst::InRange { out, indices, extents } => self.in_range(*out, indices, extents),
             Inst::TensorQuery {
                 handle,
                 spec,
@@ -369,13 +365,7 @@ impl<'d> Worker<'d> {
             } => return self.tensor_query(*handle, spec, *field, *out, *memory as usize),
             Inst::Barrier(scope) => return self.barrier(*scope),
             Inst::Fence => fence(Ordering::SeqCst),
-            Inst::Group {
-                op,
-                width,
-                ty,
-                out,
-                a,
-            } => self.group(*op, *width, *ty, *out, *a),
+            Inst::Group { op, width, ty, out, a } => self.group(*op, *width, *ty, *out, *a),
             Inst::Shuffle {
                 op,
                 width,
@@ -407,11 +397,7 @@ impl<'d> Worker<'d> {
                 leaves,
                 cost,
             } => return self.repeat(body, latch, *depth, *leaves, *cost),
-            Inst::Scope {
-                body,
-                depth,
-                leaves,
-            } => return self.scope(body, *depth, *leaves),
+            Inst::Scope { body, depth, leaves } => return self.scope(body, *depth, *leaves),
             Inst::Break(level) => {
                 let at = self.lanes.frames.len() - 1 - *level as usize;
                 let frame = self.lanes.frames[at];
@@ -422,8 +408,7 @@ impl<'d> Worker<'d> {
             Inst::Continue(level) => {
                 let at = self.lanes.frames.len() - 1 - *level as usize;
                 let frame = self.lanes.frames[at];
-                let mask =
-                    self.mask_or(frame.slot + CONTINUED, frame.continued, self.lanes.current);
+                let mask = self.mask_or(frame.slot + CONTINUED, frame.continued, self.lanes.current);
                 self.lanes.frames[at].continued = mask;
                 self.lanes.current = Mask::None;
             }
@@ -504,14 +489,7 @@ impl<'d> Worker<'d> {
         Ok(())
     }
 
-    fn repeat(
-        &mut self,
-        body: &'d Block,
-        latch: &'d Block,
-        depth: u32,
-        leaves: bool,
-        cost: u64,
-    ) -> Outcome {
+    fn repeat(&mut self, body: &'d Block, latch: &'d Block, depth: u32, leaves: bool, cost: u64) -> Outcome {
         let slot = depth * SLOTS;
         let entry = self.lanes.current;
         self.lanes.frames.push(Frame {
@@ -600,9 +578,7 @@ impl<'d> Worker<'d> {
         let active = self.mask_bytes(self.lanes.current).unwrap_or(&[]);
         for first in (0..live).step_by(span) {
             let end = (first + span).min(live);
-            let count = |bytes: &[u8]| -> u32 {
-                bytes[first..end].iter().map(|&byte| u32::from(byte)).sum()
-            };
+            let count = |bytes: &[u8]| -> u32 { bytes[first..end].iter().map(|&byte| u32::from(byte)).sum() };
             let arrived = count(active);
             let expected = (end - first) as u32 - gone.map_or(0, count);
             if arrived != 0 && arrived != expected {

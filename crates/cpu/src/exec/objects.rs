@@ -258,11 +258,7 @@ impl super::Worker<'_> {
         if number == 0 {
             return None;
         }
-        let registry = self
-            .shared
-            .registry
-            .read()
-            .unwrap_or_else(|e| e.into_inner());
+        let registry = self.shared.registry.read().unwrap_or_else(|e| e.into_inner());
         let known = self.objects.len() - self.shared.first_registered;
         let more = registry.objects.get(known..).unwrap_or(&[]);
         self.objects.extend(more.iter().map(|(object, _)| *object));
@@ -299,9 +295,7 @@ impl super::Worker<'_> {
         let object = self.object(number)?;
         if offset < 0
             || object.lane_unit != 0
-            || (offset as u64)
-                .checked_add(bytes)
-                .is_none_or(|end| end > object.length)
+            || (offset as u64).checked_add(bytes).is_none_or(|end| end > object.length)
             || (write && !object.writable)
         {
             return None;

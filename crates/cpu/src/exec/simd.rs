@@ -218,15 +218,7 @@ impl Worker<'_> {
     }
 
     /// Data movement. A lane that does not exist gives the reader its own value.
-    pub(super) fn shuffle(
-        &mut self,
-        op: ShuffleOp,
-        width: GroupWidth,
-        out: Reg,
-        a: Reg,
-        index: Reg,
-        index_ty: Scalar,
-    ) {
+    pub(super) fn shuffle(&mut self, op: ShuffleOp, width: GroupWidth, out: Reg, a: Reg, index: Reg, index_ty: Scalar) {
         let from = self.src(a);
         let size = a.size;
         let step = if from.step == 0 { 0 } else { size as usize };
@@ -246,18 +238,12 @@ impl Worker<'_> {
             }
         };
         let indices = self.src(index);
-        let index_step = if indices.step == 0 {
-            0
-        } else {
-            index.size as usize
-        };
+        let index_step = if indices.step == 0 { 0 } else { index.size as usize };
         let (_, to) = self.dst(out);
         for first in (0..live).step_by(span as usize) {
             let count = (span as usize).min(live - first);
             let leader = match op {
-                ShuffleOp::BroadcastFirst => {
-                    self.first_active(first, first + count).unwrap_or(first) - first
-                }
+                ShuffleOp::BroadcastFirst => self.first_active(first, first + count).unwrap_or(first) - first,
                 _ => 0,
             };
             for i in 0..count {
@@ -321,9 +307,7 @@ impl Worker<'_> {
             };
             for i in 0..count {
                 let result = match op {
-                    VoteOp::IsFirst => {
-                        u64::from(active & ((1 << i) - 1) == 0 && active >> i & 1 != 0)
-                    }
+                    VoteOp::IsFirst => u64::from(active & ((1 << i) - 1) == 0 && active >> i & 1 != 0),
                     _ => result,
                 };
                 // SAFETY: the register holds all lanes.

@@ -79,11 +79,7 @@ fn unflatten(index: u64, size: [u32; 3]) -> [u32; 3] {
         return [index as u32, 0, 0];
     }
     let (x, y) = (u64::from(size[0].max(1)), u64::from(size[1].max(1)));
-    [
-        (index % x) as u32,
-        (index / x % y) as u32,
-        (index / x / y) as u32,
-    ]
+    [(index % x) as u32, (index / x % y) as u32, (index / x / y) as u32]
 }
 
 impl Worker<'_> {
@@ -182,11 +178,7 @@ impl Worker<'_> {
         }
         let inside = unflatten(at, self.strip.size);
         ThreadPosition {
-            grid: std::array::from_fn(|d| {
-                self.strip.group[d]
-                    .wrapping_mul(plan.group[d])
-                    .wrapping_add(inside[d])
-            }),
+            grid: std::array::from_fn(|d| self.strip.group[d].wrapping_mul(plan.group[d]).wrapping_add(inside[d])),
             threadgroup: self.strip.group,
             index: at as u32,
         }
@@ -205,9 +197,7 @@ impl Worker<'_> {
         };
         match which {
             Builtin::ThreadPositionInGrid(i) => at.grid[d(i)],
-            Builtin::ThreadPositionInThreadgroup(i) => {
-                at.grid[d(i)] - at.threadgroup[d(i)] * plan.group[d(i)]
-            }
+            Builtin::ThreadPositionInThreadgroup(i) => at.grid[d(i)] - at.threadgroup[d(i)] * plan.group[d(i)],
             Builtin::ThreadIndexInThreadgroup => at.index,
             Builtin::ThreadgroupPositionInGrid(i) => at.threadgroup[d(i)],
             Builtin::ThreadsPerThreadgroup(i) => size()[d(i)],
@@ -267,9 +257,7 @@ impl Worker<'_> {
             Builtin::ThreadgroupPositionInGrid(_) | Builtin::ThreadsPerThreadgroup(_) => {
                 ends.one_row || !self.strip.dense
             }
-            Builtin::ThreadIndexInSimdgroup | Builtin::SimdgroupIndexInThreadgroup => {
-                ends.one_simdgroup
-            }
+            Builtin::ThreadIndexInSimdgroup | Builtin::SimdgroupIndexInThreadgroup => ends.one_simdgroup,
             Builtin::ThreadIndexInQuadgroup | Builtin::QuadgroupIndexInThreadgroup => ends.one_quad,
             Builtin::DispatchThreadsPerThreadgroup(_)
             | Builtin::ThreadsPerGrid(_)

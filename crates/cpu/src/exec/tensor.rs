@@ -48,13 +48,7 @@ pub(crate) fn fits(binding: &TensorBinding, spec: &TensorSpec) -> Result<(), Ten
 
 impl<'d> Worker<'d> {
     /// One part of the tensor behind a handle.
-    fn field(
-        &mut self,
-        handle: u64,
-        spec: &TensorSpec,
-        field: TensorField,
-        lane: usize,
-    ) -> Outcome<u64> {
+    fn field(&mut self, handle: u64, spec: &TensorSpec, field: TensorField, lane: usize) -> Outcome<u64> {
         if handle == 0 {
             return Ok(0);
         }
@@ -67,9 +61,7 @@ impl<'d> Worker<'d> {
             Some(Ok(match field {
                 TensorField::Pointer => tensor.pointer,
                 TensorField::Extent(d) => binding.extents.get(d as usize).copied().unwrap_or(0),
-                TensorField::Stride(d) => {
-                    binding.strides.get(d as usize).copied().unwrap_or(0) as u64
-                }
+                TensorField::Stride(d) => binding.strides.get(d as usize).copied().unwrap_or(0) as u64,
                 TensorField::ScalePointer => tensor.scales,
                 TensorField::ScaleStride(d) => binding
                     .scales
@@ -142,20 +134,15 @@ impl<'d> Worker<'d> {
         match self.value(reg) {
             Value::Uniform(value) => (value as i64, value as i64),
             Value::Affine { base, stride } => {
-                let last = (base as i64)
-                    .saturating_add((stride as i64).saturating_mul(self.lanes.live as i64 - 1));
+                let last = (base as i64).saturating_add((stride as i64).saturating_mul(self.lanes.live as i64 - 1));
                 ((base as i64).min(last), (base as i64).max(last))
             }
             Value::Lanes => {
                 // SAFETY: the register holds an `i64` for each lane.
-                let values = unsafe {
-                    std::slice::from_raw_parts(self.ptr(reg).cast::<i64>(), self.lanes.live)
-                };
-                values
-                    .iter()
-                    .fold((i64::MAX, i64::MIN), |(low, high), &value| {
-                        (low.min(value), high.max(value))
-                    })
+                let values = unsafe { std::slice::from_raw_parts(self.ptr(reg).cast::<i64>(), self.lanes.live) };
+                values.iter().fold((i64::MAX, i64::MIN), |(low, high), &value| {
+                    (low.min(value), high.max(value))
+                })
             }
         }
     }
@@ -175,22 +162,14 @@ impl<'d> Worker<'d> {
         })
     }
 
-    pub(super) fn check_index(
-        &mut self,
-        access: AccessKind,
-        indices: &[Reg],
-        extents: &[Reg],
-        name: &str,
-    ) -> Outcome {
+    pub(super) fn check_index(&mut self, access: AccessKind, indices: &[Reg], extents: &[Reg], name: &str) -> Outcome {
         if self.all_inside(indices, extents) {
             return Ok(());
         }
         for lane in 0..self.lanes.live {
             if self.is_active(lane) && !self.inside(indices, extents, lane) {
                 let list = |worker: &Self, regs: &[Reg]| -> Vec<i64> {
-                    regs.iter()
-                        .map(|&reg| worker.lane_value(reg, lane) as i64)
-                        .collect()
+                    regs.iter().map(|&reg| worker.lane_value(reg, lane) as i64).collect()
                 };
                 let kind = FaultKind::TensorIndex {
                     access,

@@ -111,11 +111,7 @@ impl<T: Float> Un<T> for Fract {
         } else {
             fraction
         };
-        if x.is_infinite() {
-            T::narrow(0.0)
-        } else {
-            fraction
-        }
+        if x.is_infinite() { T::narrow(0.0) } else { fraction }
     }
 }
 
@@ -324,8 +320,7 @@ pub(crate) fn binary(op: BinaryOp, ty: Scalar, isa: Isa) -> Option<Plan<Fn2>> {
         Scalar::F32 => binary_for::<f32>(op, isa).or_else(|| binary_f32(op, isa)),
         _ => return None,
     };
-    own.map(Plan::Own)
-        .or_else(|| binary_f32(op, isa).map(Plan::Widened))
+    own.map(Plan::Own).or_else(|| binary_f32(op, isa).map(Plan::Widened))
 }
 
 /// The loop of a ternary operation.
@@ -351,18 +346,9 @@ pub(crate) fn ternary(op: TernaryOp, ty: Scalar, isa: Isa) -> Option<Fn3> {
 /// `frexp` as two operations: significand and exponent.
 pub(crate) fn frexp(ty: Scalar) -> Option<(Fn1, Fn1)> {
     Some(match ty {
-        Scalar::F16 => (
-            plain_un::<F16, FrexpFraction>(),
-            plain_un::<F16, FrexpExponent>(),
-        ),
-        Scalar::BF16 => (
-            plain_un::<Bf16, FrexpFraction>(),
-            plain_un::<Bf16, FrexpExponent>(),
-        ),
-        Scalar::F32 => (
-            plain_un::<f32, FrexpFraction>(),
-            plain_un::<f32, FrexpExponent>(),
-        ),
+        Scalar::F16 => (plain_un::<F16, FrexpFraction>(), plain_un::<F16, FrexpExponent>()),
+        Scalar::BF16 => (plain_un::<Bf16, FrexpFraction>(), plain_un::<Bf16, FrexpExponent>()),
+        Scalar::F32 => (plain_un::<f32, FrexpFraction>(), plain_un::<f32, FrexpExponent>()),
         _ => return None,
     })
 }

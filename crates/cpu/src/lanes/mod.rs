@@ -138,11 +138,7 @@ unsafe fn body1<A: Copy, F: Un<A>>(chunks: usize, out: *mut u8, a: Src) {
 #[inline(always)]
 unsafe fn body2<A: Copy, B: Copy, F: Bin<A, B>>(chunks: usize, out: *mut u8, a: Src, b: Src) {
     #[inline(always)]
-    fn chunk<A: Copy, B: Copy, F: Bin<A, B>>(
-        out: &mut [F::Out; CHUNK],
-        a: &[A; CHUNK],
-        b: &[B; CHUNK],
-    ) {
+    fn chunk<A: Copy, B: Copy, F: Bin<A, B>>(out: &mut [F::Out; CHUNK], a: &[A; CHUNK], b: &[B; CHUNK]) {
         for i in 0..CHUNK {
             out[i] = F::apply(a[i], b[i]);
         }
@@ -165,13 +161,7 @@ unsafe fn body2<A: Copy, B: Copy, F: Bin<A, B>>(chunks: usize, out: *mut u8, a: 
 }
 
 #[inline(always)]
-unsafe fn body3<A: Copy, B: Copy, C: Copy, F: Ter<A, B, C>>(
-    chunks: usize,
-    out: *mut u8,
-    a: Src,
-    b: Src,
-    c: Src,
-) {
+unsafe fn body3<A: Copy, B: Copy, C: Copy, F: Ter<A, B, C>>(chunks: usize, out: *mut u8, a: Src, b: Src, c: Src) {
     #[inline(always)]
     fn chunk<A: Copy, B: Copy, C: Copy, F: Ter<A, B, C>>(
         out: &mut [F::Out; CHUNK],

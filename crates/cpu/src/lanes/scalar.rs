@@ -66,11 +66,7 @@ impl Float for F16 {
         // Shift into the exponent and mantissa of an f32 and rescale: exact for subnormals too.
         let bits = u32::from(self.0);
         let magnitude = f32::from_bits((bits & 0x7fff) << 13) * f32::from_bits((127 + 112) << 23);
-        let special = if bits & 0x7c00 == 0x7c00 {
-            0x7f80_0000
-        } else {
-            0
-        };
+        let special = if bits & 0x7c00 == 0x7c00 { 0x7f80_0000 } else { 0 };
         f32::from_bits(magnitude.to_bits() | special | ((bits & 0x8000) << 16))
     }
     #[inline(always)]
@@ -290,10 +286,7 @@ mod tests {
                         continue;
                     }
                     assert_eq!(F16::narrow(x).0, half::f16::from_f32(x).to_bits(), "{x}");
-                    assert_eq!(
-                        F16::narrow64(f64::from(x)).0,
-                        half::f16::from_f32(x).to_bits()
-                    );
+                    assert_eq!(F16::narrow64(f64::from(x)).0, half::f16::from_f32(x).to_bits());
                 }
             }
             let (a, b) = (Bf16(bits).widen(), half::bf16::from_bits(bits).to_f32());

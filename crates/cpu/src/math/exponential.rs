@@ -211,25 +211,13 @@ pub(crate) fn pow(x: f32, y: f32) -> f32 {
     let safe_y = if y.is_finite() { y } else { 1.0 };
     let magnitude = pow_finite(safe, safe_y);
     let negative = x.is_sign_negative();
-    let signed = if negative && odd {
-        -magnitude
-    } else {
-        magnitude
-    };
-    let mut result = if negative && !integral {
-        f32::NAN
-    } else {
-        signed
-    };
+    let signed = if negative && odd { -magnitude } else { magnitude };
+    let mut result = if negative && !integral { f32::NAN } else { signed };
     // Zero and infinity as base.
     let grows = (x.abs() > 1.0) == (y > 0.0);
     let edge = if grows { f32::INFINITY } else { 0.0 };
     let edge = if negative && odd { -edge } else { edge };
-    result = if x == 0.0 || x.is_infinite() {
-        edge
-    } else {
-        result
-    };
+    result = if x == 0.0 || x.is_infinite() { edge } else { result };
     // Infinite exponent.
     let limit = if x.abs() == 1.0 {
         1.0
@@ -239,11 +227,7 @@ pub(crate) fn pow(x: f32, y: f32) -> f32 {
         0.0
     };
     result = if y.is_infinite() { limit } else { result };
-    result = if x.is_nan() || y.is_nan() {
-        f32::NAN
-    } else {
-        result
-    };
+    result = if x.is_nan() || y.is_nan() { f32::NAN } else { result };
     if x == 1.0 || y == 0.0 { 1.0 } else { result }
 }
 
@@ -252,11 +236,8 @@ pub(crate) fn pow(x: f32, y: f32) -> f32 {
 pub(crate) fn powr(x: f32, y: f32) -> f32 {
     let zero_or_infinite = x == 0.0 || x == f32::INFINITY;
     let result = pow(x, y);
-    let undefined = x < 0.0
-        || x.is_nan()
-        || y.is_nan()
-        || (zero_or_infinite && y == 0.0)
-        || (x == 1.0 && y.is_infinite());
+    let undefined =
+        x < 0.0 || x.is_nan() || y.is_nan() || (zero_or_infinite && y == 0.0) || (x == 1.0 && y.is_infinite());
     if undefined { f32::NAN } else { result.abs() }
 }
 
@@ -271,11 +252,7 @@ pub(crate) fn sinh(x: f32) -> f32 {
     let p = p.mul_add(z, 8.333_334e-3);
     let p = p.mul_add(z, 1.666_666_7e-1);
     let small = (p * z).mul_add(x, x);
-    let y = if x.abs() < 0.5 {
-        small
-    } else {
-        large.copysign(x)
-    };
+    let y = if x.abs() < 0.5 { small } else { large.copysign(x) };
     if x.is_nan() { x } else { y }
 }
 
@@ -300,11 +277,7 @@ pub(crate) fn tanh(x: f32) -> f32 {
     let p = p.mul_add(z, 1.333_144_2e-1);
     let p = p.mul_add(z, -3.333_328e-1);
     let small = (p * z).mul_add(x, x);
-    let y = if x.abs() < 0.625 {
-        small
-    } else {
-        large.copysign(x)
-    };
+    let y = if x.abs() < 0.625 { small } else { large.copysign(x) };
     if x.is_nan() { x } else { y }
 }
 
@@ -315,22 +288,14 @@ pub(crate) fn asinh(x: f32) -> f32 {
     let bounded = if x.is_finite() { a } else { 1.0 };
     let large = log64(bounded + bounded.mul_add(bounded, 1.0).sqrt()) as f32;
     let small = (x * x * x).mul_add(-1.0 / 6.0, x);
-    let y = if x.abs() < 1e-3 {
-        small
-    } else {
-        large.copysign(x)
-    };
+    let y = if x.abs() < 1e-3 { small } else { large.copysign(x) };
     if x.is_finite() { y } else { x }
 }
 
 /// Inverse hyperbolic cosine; NaN below 1.
 #[inline(always)]
 pub(crate) fn acosh(x: f32) -> f32 {
-    let bounded = if x >= 1.0 && x.is_finite() {
-        f64::from(x)
-    } else {
-        1.0
-    };
+    let bounded = if x >= 1.0 && x.is_finite() { f64::from(x) } else { 1.0 };
     let y = log64(bounded + bounded.mul_add(bounded, -1.0).max(0.0).sqrt()) as f32;
     let y = if x == f32::INFINITY { x } else { y };
     if x >= 1.0 { y } else { f32::NAN }
@@ -343,15 +308,7 @@ pub(crate) fn atanh(x: f32) -> f32 {
     let a = if inside { f64::from(x.abs()) } else { 0.5 };
     let large = (0.5 * log64((1.0 + a) / (1.0 - a))) as f32;
     let small = (x * x * x).mul_add(1.0 / 3.0, x);
-    let y = if x.abs() < 1e-3 {
-        small
-    } else {
-        large.copysign(x)
-    };
-    let y = if x.abs() == 1.0 {
-        f32::INFINITY.copysign(x)
-    } else {
-        y
-    };
+    let y = if x.abs() < 1e-3 { small } else { large.copysign(x) };
+    let y = if x.abs() == 1.0 { f32::INFINITY.copysign(x) } else { y };
     if x.abs() <= 1.0 { y } else { f32::NAN }
 }

@@ -7,16 +7,13 @@ mod exponential;
 mod rounding;
 mod trigonometric;
 
-pub(crate) use exponential::{
-    acosh, asinh, atanh, cosh, exp, exp2, exp10, log, log2, log10, pow, powr, sinh, tanh,
-};
+pub(crate) use exponential::{acosh, asinh, atanh, cosh, exp, exp2, exp10, log, log2, log10, pow, powr, sinh, tanh};
 pub(crate) use rounding::{
-    fdim, fmod, frexp_exponent, frexp_fraction, ilogb, ldexp, modf_fraction, round, rsqrt,
-    saturate, sign,
+    fdim, fmod, frexp_exponent, frexp_fraction, ilogb, ldexp, modf_fraction, round, rsqrt, saturate, sign,
 };
 pub(crate) use trigonometric::{
-    LARGE, LARGE_FAST, acos, asin, atan, atan2, cos, cos_fast, cospi, large_cos, large_sin,
-    large_tan, sin, sin_fast, sinpi, tan, tanpi,
+    LARGE, LARGE_FAST, acos, asin, atan, atan2, cos, cos_fast, cospi, large_cos, large_sin, large_tan, sin, sin_fast,
+    sinpi, tan, tanpi,
 };
 
 #[cfg(test)]

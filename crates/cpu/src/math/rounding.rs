@@ -38,11 +38,7 @@ pub(crate) fn fmod(x: f32, y: f32) -> f32 {
 #[inline(always)]
 pub(crate) fn fdim(x: f32, y: f32) -> f32 {
     let difference = if x > y { x - y } else { 0.0 };
-    if x.is_nan() || y.is_nan() {
-        f32::NAN
-    } else {
-        difference
-    }
+    if x.is_nan() || y.is_nan() { f32::NAN } else { difference }
 }
 
 /// Scales subnormals up, so that the exponent field says it all: (bits, bias).
@@ -51,11 +47,7 @@ fn normalised(x: f32) -> (u32, i32) {
     let bits = x.to_bits();
     let small = bits & 0x7f80_0000 == 0;
     let scaled = (x * f32::from_bits((127 + 24) << 23)).to_bits();
-    if small {
-        (scaled, 127 + 24)
-    } else {
-        (bits, 127)
-    }
+    if small { (scaled, 127 + 24) } else { (bits, 127) }
 }
 
 /// Exponent of the leading bit; `i32::MIN + 1` for zero, `i32::MAX` for infinities and NaN.
@@ -72,11 +64,7 @@ pub(crate) fn ilogb(x: f32) -> i32 {
 pub(crate) fn frexp_fraction(x: f32) -> f32 {
     let (bits, _) = normalised(x);
     let fraction = f32::from_bits((bits & 0x807f_ffff) | (126 << 23));
-    if x == 0.0 || !x.is_finite() {
-        x
-    } else {
-        fraction
-    }
+    if x == 0.0 || !x.is_finite() { x } else { fraction }
 }
 
 /// The exponent that goes with [`frexp_fraction`]; 0 for zero, infinities and NaN.
@@ -84,11 +72,7 @@ pub(crate) fn frexp_fraction(x: f32) -> f32 {
 pub(crate) fn frexp_exponent(x: f32) -> i32 {
     let (bits, bias) = normalised(x);
     let exponent = ((bits >> 23) & 0xff) as i32 - bias + 1;
-    if x == 0.0 || !x.is_finite() {
-        0
-    } else {
-        exponent
-    }
+    if x == 0.0 || !x.is_finite() { 0 } else { exponent }
 }
 
 /// `x − trunc(x)` with the sign of `x`.

@@ -78,11 +78,7 @@ fn samples() -> impl Iterator<Item = f32> {
     let spread = (0..400_000u32).map(|i| f32::from_bits(i.wrapping_mul(2_654_435_761)));
     let ordinary = (0..200_000u32).map(|i| (i as f32 - 100_000.0) * 1.234_567e-3);
     let unit = (0..200_000u32).map(|i| (i as f32 - 100_000.0) * 1.000_01e-5);
-    specials()
-        .into_iter()
-        .chain(spread)
-        .chain(ordinary)
-        .chain(unit)
+    specials().into_iter().chain(spread).chain(ordinary).chain(unit)
 }
 
 fn check(name: &str, limit: f64, ours: fn(f32) -> f32, reference: fn(f64) -> f64) {
@@ -122,11 +118,7 @@ fn within_the_precise_table() {
         "sin",
         4.0,
         |x| {
-            if x.abs() < LARGE {
-                sin(x)
-            } else {
-                large_sin(x)
-            }
+            if x.abs() < LARGE { sin(x) } else { large_sin(x) }
         },
         f64::sin,
     );
@@ -134,11 +126,7 @@ fn within_the_precise_table() {
         "cos",
         4.0,
         |x| {
-            if x.abs() < LARGE {
-                cos(x)
-            } else {
-                large_cos(x)
-            }
+            if x.abs() < LARGE { cos(x) } else { large_cos(x) }
         },
         f64::cos,
     );
@@ -146,11 +134,7 @@ fn within_the_precise_table() {
         "tan",
         6.0,
         |x| {
-            if x.abs() < LARGE {
-                tan(x)
-            } else {
-                large_tan(x)
-            }
+            if x.abs() < LARGE { tan(x) } else { large_tan(x) }
         },
         f64::tan,
     );
@@ -163,11 +147,7 @@ fn within_the_precise_table() {
     check("asinh", 4.0, asinh, |x| x.abs().asinh().copysign(x));
     check("acosh", 4.0, acosh, f64::acosh);
     check("atanh", 5.0, atanh, |x| {
-        if x.abs() < 1e-5 {
-            x + x * x * x / 3.0
-        } else {
-            x.atanh()
-        }
+        if x.abs() < 1e-5 { x + x * x * x / 3.0 } else { x.atanh() }
     });
     check("round", 0.0, round, f64::round);
 }
@@ -222,8 +202,7 @@ fn fast_sine_is_within_its_absolute_bound() {
 #[test]
 fn powers_and_angles() {
     let mut values = specials();
-    values
-        .extend((0..300u32).map(|i| f32::from_bits(i.wrapping_mul(2_654_435_761).rotate_left(7))));
+    values.extend((0..300u32).map(|i| f32::from_bits(i.wrapping_mul(2_654_435_761).rotate_left(7))));
     values.extend((-60..60).map(|i| i as f32 * 0.37));
     values.extend([5.0, 6.0, -5.0, -6.0, 1e20, 33.0]);
     for &x in &values {

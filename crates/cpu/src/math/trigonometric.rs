@@ -126,9 +126,7 @@ fn fast(x: f32, shift: i32) -> f32 {
         .mul_add(z, 8.332_161e-3)
         .mul_add(z, -1.666_665_5e-1);
     let s = (s * z).mul_add(r, r);
-    let c = 2.443_315_7e-5f32
-        .mul_add(z, -1.388_731_6e-3)
-        .mul_add(z, 4.166_664_6e-2);
+    let c = 2.443_315_7e-5f32.mul_add(z, -1.388_731_6e-3).mul_add(z, 4.166_664_6e-2);
     let c = (c * z).mul_add(z, (-0.5f32).mul_add(z, 1.0));
     let y = if q & 1 == 0 { s } else { c };
     if q & 2 == 0 { y } else { -y }
@@ -182,11 +180,7 @@ pub(crate) fn tanpi(x: f32) -> f32 {
     let (r, q) = reduce_pi(x);
     let (s, c) = sin_cos64(r);
     let y = (if q & 1 == 0 { s / c } else { -c / s }) as f32;
-    let pole = if q == 1 {
-        f32::INFINITY
-    } else {
-        f32::NEG_INFINITY
-    };
+    let pole = if q == 1 { f32::INFINITY } else { f32::NEG_INFINITY };
     let y = if q & 1 == 1 && s == 0.0 { pole } else { y };
     if x.is_finite() { y } else { f32::NAN }
 }
@@ -209,11 +203,7 @@ pub(crate) fn asin(x: f32) -> f32 {
     let a = x.abs();
     let root = (0.5 * (1.0 - a)).max(0.0).sqrt();
     let inner = asin_poly(if a > 0.5 { root } else { a });
-    let y = if a > 0.5 {
-        FRAC_PI_2 - 2.0 * inner
-    } else {
-        inner
-    };
+    let y = if a > 0.5 { FRAC_PI_2 - 2.0 * inner } else { inner };
     if a <= 1.0 { y.copysign(x) } else { f32::NAN }
 }
 
@@ -223,11 +213,7 @@ pub(crate) fn acos(x: f32) -> f32 {
     let a = x.abs();
     let root = (0.5 * (1.0 - a)).max(0.0).sqrt();
     let inner = asin_poly(if a > 0.5 { root } else { x });
-    let outside = if x > 0.0 {
-        2.0 * inner
-    } else {
-        PI - 2.0 * inner
-    };
+    let outside = if x > 0.0 { 2.0 * inner } else { PI - 2.0 * inner };
     let y = if a > 0.5 { outside } else { FRAC_PI_2 - inner };
     if a <= 1.0 { y } else { f32::NAN }
 }

@@ -83,8 +83,7 @@ impl Product {
     ) -> Result<Product, TileError> {
         let (left, right) = (left.into(), right.into());
         path.require()?;
-        let (Some(left_class), Some(right_class)) = (class(left.format), class(right.format))
-        else {
+        let (Some(left_class), Some(right_class)) = (class(left.format), class(right.format)) else {
             return Err(TileError::UnsupportedPair {
                 left: left.format,
                 right: right.format,
@@ -92,31 +91,30 @@ impl Product {
         };
         let amx = path == TilePath::Amx;
         let integer = |kind: OperandKind, class| class == Class::Integer && !kind.scaled;
-        let (left_lane, right_lane, accumulation) =
-            if integer(left, left_class) && integer(right, right_class) {
-                let lane = |format: ElementFormat| match (amx, format.is_signed()) {
-                    (false, _) => Lane::I16,
-                    (true, true) => Lane::I8,
-                    (true, false) => Lane::U8,
-                };
-                (lane(left.format), lane(right.format), Accumulation::I32)
-            } else if !amx {
-                (Lane::F32, Lane::F32, Accumulation::F32)
-            } else {
-                let lane = |class, partner| match class {
-                    Class::Integer | Class::Small | Class::Bfloat => Some(Lane::Bf16),
-                    Class::Half => Some(Lane::Bf16Pair),
-                    Class::Float if !relaxed => None,
-                    Class::Float => Some(match partner {
-                        Class::Half | Class::Float => Lane::Bf16Pair,
-                        _ => Lane::Bf16,
-                    }),
-                };
-                match (lane(left_class, right_class), lane(right_class, left_class)) {
-                    (Some(left), Some(right)) => (left, right, Accumulation::F32),
-                    _ => (Lane::F32, Lane::F32, Accumulation::F32),
-                }
+        let (left_lane, right_lane, accumulation) = if integer(left, left_class) && integer(right, right_class) {
+            let lane = |format: ElementFormat| match (amx, format.is_signed()) {
+                (false, _) => Lane::I16,
+                (true, true) => Lane::I8,
+                (true, false) => Lane::U8,
             };
+            (lane(left.format), lane(right.format), Accumulation::I32)
+        } else if !amx {
+            (Lane::F32, Lane::F32, Accumulation::F32)
+        } else {
+            let lane = |class, partner| match class {
+                Class::Integer | Class::Small | Class::Bfloat => Some(Lane::Bf16),
+                Class::Half => Some(Lane::Bf16Pair),
+                Class::Float if !relaxed => None,
+                Class::Float => Some(match partner {
+                    Class::Half | Class::Float => Lane::Bf16Pair,
+                    _ => Lane::Bf16,
+                }),
+            };
+            match (lane(left_class, right_class), lane(right_class, left_class)) {
+                (Some(left), Some(right)) => (left, right, Accumulation::F32),
+                _ => (Lane::F32, Lane::F32, Accumulation::F32),
+            }
+        };
         Ok(Product {
             path,
             left: left_lane,
@@ -214,11 +212,7 @@ impl Blocking {
         let total = k.div_ceil(group).max(1);
         let blocks = total.div_ceil(Self::MOST);
         let groups = total.div_ceil(blocks).next_multiple_of(granule.max(8));
-        Blocking {
-            groups,
-            group,
-            granule,
-        }
+        Blocking { groups, group, granule }
     }
 
     /// Elements along K in a block.
@@ -250,13 +244,7 @@ mod tests {
 
     #[test]
     fn unsupported_pairs_are_refused_by_name() {
-        let error = Product::choose(
-            TilePath::Portable,
-            ElementFormat::I32,
-            ElementFormat::F16,
-            false,
-        )
-        .unwrap_err();
+        let error = Product::choose(TilePath::Portable, ElementFormat::I32, ElementFormat::F16, false).unwrap_err();
         assert_eq!(
             error.to_string(),
             "no tile product multiplies i32 by f16; operands are integers of up to 8 bits, half, bfloat, float, FP8 or FP4"

@@ -44,9 +44,7 @@ pub use view::{OperandKind, OperandView, ScaleView};
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum TileError {
     /// The environment asks for a path that does not exist.
-    #[error(
-        "ANYMETAL_CPU names no instruction set: {value:?}; it takes portable, avx2, avx512 or amx"
-    )]
+    #[error("ANYMETAL_CPU names no instruction set: {value:?}; it takes portable, avx2, avx512 or amx")]
     UnknownPath {
         /// What it says.
         value: String,
@@ -94,9 +92,7 @@ pub enum TileError {
         needed: Accumulation,
     },
     /// The accumulator is too small.
-    #[error(
-        "an accumulator of {rows} × {cols} elements with rows {stride} apart does not fit in {have} elements"
-    )]
+    #[error("an accumulator of {rows} × {cols} elements with rows {stride} apart does not fit in {have} elements")]
     AccumulatorSize {
         /// Rows of the product.
         rows: usize,
@@ -114,9 +110,7 @@ pub enum TileError {
         format: ElementFormat,
     },
     /// A part of a product lies outside it, or its first column is not a multiple of the panel width.
-    #[error(
-        "the part is outside the product, or its first column is not a multiple of {panel_width}"
-    )]
+    #[error("the part is outside the product, or its first column is not a multiple of {panel_width}")]
     BadPart {
         /// Columns in a panel.
         panel_width: usize,

@@ -116,19 +116,8 @@ impl PackedLeft {
     }
 
     /// False where the lane does not hold a value exactly and must.
-    fn fill(
-        &mut self,
-        path: TilePath,
-        lane: Lane,
-        view: &OperandView<'_>,
-        scratch: &mut Scratch,
-    ) -> bool {
-        let mut header = Header::new(
-            path,
-            lane,
-            (view.rows, view.valid_rows),
-            (view.cols, view.valid_cols),
-        );
+    fn fill(&mut self, path: TilePath, lane: Lane, view: &OperandView<'_>, scratch: &mut Scratch) -> bool {
+        let mut header = Header::new(path, lane, (view.rows, view.valid_rows), (view.cols, view.valid_cols));
         let ops = ops(path);
         let blocking = header.blocking;
         let rows = padded_rows(view.valid_rows, lane);
@@ -152,9 +141,7 @@ impl PackedLeft {
                     rows: view.valid_rows,
                     cols: count,
                 };
-                let filled = count
-                    .div_ceil(blocking.group)
-                    .next_multiple_of(blocking.granule);
+                let filled = count.div_ceil(blocking.group).next_multiple_of(blocking.granule);
                 let found = if lane.is_tile_lane() {
                     tiles_of(ops, lane, view, part, block, filled, scratch)
                 } else {
@@ -204,10 +191,7 @@ impl PackedLeft {
         let mut values = vec![0.0f32; rows * k];
         for (i, value) in values.iter_mut().enumerate() {
             let (row, k) = (i / k, i % k);
-            let (kb, at) = (
-                k / header.blocking.elements(),
-                k % header.blocking.elements(),
-            );
+            let (kb, at) = (k / header.blocking.elements(), k % header.blocking.elements());
             let group = header.blocking.group;
             // SAFETY: element `at` of row `row` of block `kb` was packed.
             *value = unsafe {
@@ -240,19 +224,8 @@ impl PackedRight {
         }
     }
 
-    fn fill(
-        &mut self,
-        path: TilePath,
-        lane: Lane,
-        view: &OperandView<'_>,
-        scratch: &mut Scratch,
-    ) -> bool {
-        let mut header = Header::new(
-            path,
-            lane,
-            (view.cols, view.valid_cols),
-            (view.rows, view.valid_rows),
-        );
+    fn fill(&mut self, path: TilePath, lane: Lane, view: &OperandView<'_>, scratch: &mut Scratch) -> bool {
+        let mut header = Header::new(path, lane, (view.cols, view.valid_cols), (view.rows, view.valid_rows));
         let ops = ops(path);
         let blocking = header.blocking;
         let width = panel_width(path, lane);
@@ -265,9 +238,7 @@ impl PackedRight {
         for kb in 0..blocks {
             let k0 = kb * blocking.elements();
             let count = blocking.elements().min(view.valid_rows - k0);
-            let filled = count
-                .div_ceil(blocking.group)
-                .next_multiple_of(blocking.granule);
+            let filled = count.div_ceil(blocking.group).next_multiple_of(blocking.granule);
             // Panels taken together: what a row of the source gives them is read at once.
             let together = (128 / width).max(1);
             for first in (0..panels).step_by(together) {
@@ -338,16 +309,12 @@ impl PackedRight {
         let mut values = vec![0.0f32; cols * k];
         for (i, value) in values.iter_mut().enumerate() {
             let (k, col) = (i / cols, i % cols);
-            let (kb, at) = (
-                k / header.blocking.elements(),
-                k % header.blocking.elements(),
-            );
+            let (kb, at) = (k / header.blocking.elements(), k % header.blocking.elements());
             // SAFETY: element `at` of column `col` of block `kb` was packed.
             *value = unsafe {
-                let panel = layout.base.offset(
-                    kb as isize * layout.block_stride
-                        + (col / width) as isize * layout.panel_stride,
-                );
+                let panel = layout
+                    .base
+                    .offset(kb as isize * layout.block_stride + (col / width) as isize * layout.panel_stride);
                 let in_panel = (at / group * width + col % width) * group + at % group;
                 element(header.lane, panel, layout.plane_stride, in_panel)
             };
@@ -438,14 +405,7 @@ unsafe fn rows_of(
     unsafe {
         match lane {
             Lane::F32 => {
-                stage_f32(
-                    ops,
-                    view,
-                    part,
-                    rows.dst.cast(),
-                    rows.row_bytes / 4,
-                    &mut scratch.flip,
-                );
+                stage_f32(ops, view, part, rows.dst.cast(), rows.row_bytes / 4, &mut scratch.flip);
                 Terms::NONE
             }
             Lane::I8 | Lane::U8 => {
@@ -470,11 +430,7 @@ unsafe fn rows_of(
                 }
                 Terms::NONE
             }
-            Lane::Bf16
-                if view.format == ElementFormat::BF16
-                    && view.scales.is_none()
-                    && has_dense_rows(view) =>
-            {
+            Lane::Bf16 if view.format == ElementFormat::BF16 && view.scales.is_none() && has_dense_rows(view) => {
                 (0..part.rows).fold(Terms::NONE, |found, r| {
                     let src = view.address(part.row + r, part.col);
                     let dst = rows.dst.add(r * rows.row_bytes);
@@ -546,9 +502,7 @@ unsafe fn tiles_of(
             found = found.merge(rows_of(ops, lane, view, some, rows, scratch));
             zero_tails(rows, lane, some.rows, some.cols, row_bytes);
             for p in 0..lane.planes() {
-                let strip = tiles
-                    .dst
-                    .add(p * tiles.plane_stride + first * tiles.row_bytes);
+                let strip = tiles.dst.add(p * tiles.plane_stride + first * tiles.row_bytes);
                 for r in 0..16 {
                     for t in 0..filled / 16 {
                         let dst = strip.add(t * 1024 + r * 64);
@@ -610,25 +564,12 @@ unsafe fn panels_of_columns(
             }
             for p in 0..lane.planes() {
                 let (src, stride) = if direct {
-                    (
-                        flipped.address(some.row, some.col),
-                        flipped.row_stride as isize * 4,
-                    )
+                    (flipped.address(some.row, some.col), flipped.row_stride as isize * 4)
                 } else {
-                    (
-                        staged.cast_const().add(p * staged_plane),
-                        row_bytes as isize,
-                    )
+                    (staged.cast_const().add(p * staged_plane), row_bytes as isize)
                 };
                 let dst = panel.add(p * panels.plane_stride);
-                (ops.transpose)(
-                    src,
-                    stride,
-                    some.rows,
-                    panels.filled,
-                    dst,
-                    panels.width as isize * 4,
-                );
+                (ops.transpose)(src, stride, some.rows, panels.filled, dst, panels.width as isize * 4);
                 zero_columns(dst, some.rows, panels);
             }
             scratch.stage = stage;
@@ -695,8 +636,7 @@ unsafe fn panels_of_rows(
                     let src = staged.add(k * stride);
                     for (first, count, dst) in each_panel(panels.dst.add((k0 + k) * row_step)) {
                         std::ptr::copy_nonoverlapping(src.add(first).cast::<u8>(), dst, count * 4);
-                        dst.add(count * 4)
-                            .write_bytes(0, (panels.width - count) * 4);
+                        dst.add(count * 4).write_bytes(0, (panels.width - count) * 4);
                     }
                 }
             }
@@ -724,13 +664,10 @@ unsafe fn panels_of_rows(
             }
             for p in 0..lane.planes() {
                 let plane = staged.add(p * staged_plane);
-                plane
-                    .add(count * row_bytes)
-                    .write_bytes(0, (group - count) * row_bytes);
+                plane.add(count * row_bytes).write_bytes(0, (group - count) * row_bytes);
                 let dst = panels.dst.add(p * panels.plane_stride + g * row_step);
                 for (first, count, dst) in each_panel(dst) {
-                    let at =
-                        |i: usize| plane.cast_const().add(i * row_bytes + first * lane.bytes());
+                    let at = |i: usize| plane.cast_const().add(i * row_bytes + first * lane.bytes());
                     if count == 0 {
                         continue;
                     }
@@ -739,8 +676,7 @@ unsafe fn panels_of_rows(
                     } else {
                         (ops.interleave4)([at(0), at(1), at(2), at(3)], count, dst);
                     }
-                    dst.add(count * 4)
-                        .write_bytes(0, (panels.width - count) * 4);
+                    dst.add(count * 4).write_bytes(0, (panels.width - count) * 4);
                 }
             }
         }

@@ -25,12 +25,7 @@ pub enum TilePath {
 
 impl TilePath {
     /// Every path, plainest first.
-    pub const ALL: [TilePath; 4] = [
-        TilePath::Portable,
-        TilePath::Avx2,
-        TilePath::Avx512,
-        TilePath::Amx,
-    ];
+    pub const ALL: [TilePath; 4] = [TilePath::Portable, TilePath::Avx2, TilePath::Avx512, TilePath::Amx];
 
     /// The name that [`PATH_VARIABLE`] takes.
     pub const fn name(self) -> &'static str {
@@ -56,10 +51,7 @@ impl TilePath {
     pub fn require(self) -> Result<TilePath, TileError> {
         match self.missing() {
             None => Ok(self),
-            Some(missing) => Err(TileError::PathUnavailable {
-                path: self,
-                missing,
-            }),
+            Some(missing) => Err(TileError::PathUnavailable { path: self, missing }),
         }
     }
 
@@ -80,10 +72,7 @@ impl TilePath {
 
     /// The fastest path that this machine has, whatever the environment says.
     pub fn best() -> TilePath {
-        available_paths()
-            .last()
-            .copied()
-            .unwrap_or(TilePath::Portable)
+        available_paths().last().copied().unwrap_or(TilePath::Portable)
     }
 }
 
@@ -100,9 +89,7 @@ impl FromStr for TilePath {
         TilePath::ALL
             .into_iter()
             .find(|path| path.name() == text)
-            .ok_or_else(|| TileError::UnknownPath {
-                value: text.to_owned(),
-            })
+            .ok_or_else(|| TileError::UnknownPath { value: text.to_owned() })
     }
 }
 

@@ -72,15 +72,7 @@ pub fn multiply<'a>(
     stride: usize,
     accumulate: bool,
 ) -> Result<(), TileError> {
-    multiply_part(
-        left,
-        0..left.rows(),
-        right,
-        0..right.cols(),
-        sums,
-        stride,
-        accumulate,
-    )
+    multiply_part(left, 0..left.rows(), right, 0..right.cols(), sums, stride, accumulate)
 }
 
 /// As [`multiply`], for some rows and columns of the product only; the first of them lands in `sums[0]`. The first column
@@ -96,10 +88,7 @@ pub fn multiply_part<'a>(
 ) -> Result<(), TileError> {
     let (l, r) = (&left.header, &right.header);
     if l.k != r.k {
-        return Err(TileError::InnerMismatch {
-            left: l.k,
-            right: r.k,
-        });
+        return Err(TileError::InnerMismatch { left: l.k, right: r.k });
     }
     let integers = |lane| matches!(lane, Lane::I16 | Lane::I8 | Lane::U8);
     if l.path != r.path || integers(l.lane) != integers(r.lane) {
@@ -183,9 +172,7 @@ fn prepare<T: Copy + Default>(
 ) -> Result<Target<T>, TileError> {
     let needed = match (rows, cols) {
         (0, _) | (_, 0) => Some(0),
-        _ => (rows - 1)
-            .checked_mul(stride)
-            .and_then(|last| last.checked_add(cols)),
+        _ => (rows - 1).checked_mul(stride).and_then(|last| last.checked_add(cols)),
     };
     if (cols > stride && rows > 1) || needed.is_none_or(|needed| needed > sums.len()) {
         return Err(TileError::AccumulatorSize {
@@ -243,8 +230,7 @@ unsafe fn strips<T>(
                 // SAFETY: panel and rows lie in the layouts, and the target holds row r0 + row and column c0.
                 unsafe {
                     let panel = right.base.offset(
-                        kb as isize * right.block_stride
-                            + (first_panel + (c0 / width) as isize) * right.panel_stride,
+                        kb as isize * right.block_stride + (first_panel + (c0 / width) as isize) * right.panel_stride,
                     );
                     let block = left.base.offset(kb as isize * left.block_stride);
                     let mut row = r0;
@@ -325,13 +311,7 @@ unsafe fn int8_product(left: &PackedLeft, right: &PackedRight, span: &Span, targ
     let signed = (left.lane() == Lane::I8, right.lane() == Lane::I8);
     // SAFETY: the caller's contract.
     unsafe {
-        amx::int8(
-            &operands,
-            signed,
-            target.first,
-            target.stride,
-            target.accumulate,
-        );
+        amx::int8(&operands, signed, target.first, target.stride, target.accumulate);
     }
 }
 
@@ -426,15 +406,7 @@ pub fn multiply_view<'a>(
     let width = panel_width(header.path, Lane::F32);
     // SAFETY: the left rows are those of the view, the panels packed, the accumulator checked.
     unsafe {
-        strips(
-            ops.strip_f32,
-            ops,
-            &span,
-            layout,
-            right.layout(),
-            width,
-            target,
-        );
+        strips(ops.strip_f32, ops, &span, layout, right.layout(), width, target);
     }
     Ok(())
 }

@@ -21,9 +21,7 @@ impl Random {
 
     /// About normally distributed.
     fn normal(&mut self) -> f64 {
-        let sum: f64 = (0..6)
-            .map(|_| (self.next() >> 11) as f64 / (1u64 << 53) as f64)
-            .sum();
+        let sum: f64 = (0..6).map(|_| (self.next() >> 11) as f64 / (1u64 << 53) as f64).sum();
         (sum - 3.0) * 1.4
     }
 }
@@ -150,12 +148,7 @@ impl Matrix {
     }
 
     /// Adds scales with blocks of 32 along rows or columns of the matrix.
-    fn with_scales(
-        mut self,
-        random: &mut Random,
-        along_rows: bool,
-        codes: impl Fn(&mut Random) -> u8,
-    ) -> Self {
+    fn with_scales(mut self, random: &mut Random, along_rows: bool, codes: impl Fn(&mut Random) -> u8) -> Self {
         let block = if along_rows { (32, 1) } else { (1, 32) };
         let phase = random.below(32);
         let phase = if along_rows { (phase, 0) } else { (0, phase) };
@@ -168,19 +161,13 @@ impl Matrix {
     fn view(&self) -> OperandView<'_> {
         // SAFETY: the bytes and codes were made to hold every valid element.
         unsafe {
-            let view = OperandView::new(
-                self.bytes.as_ptr(),
-                self.format,
-                (self.rows, self.cols),
-                self.strides,
-            )
-            .origin(self.origin)
-            .valid(self.valid.0, self.valid.1);
+            let view = OperandView::new(self.bytes.as_ptr(), self.format, (self.rows, self.cols), self.strides)
+                .origin(self.origin)
+                .valid(self.valid.0, self.valid.1);
             match self.scales {
                 None => view,
                 Some((block, phase)) => view.scales(
-                    ScaleView::new(self.codes.as_ptr(), block, (self.cols as i64 + 64, 1))
-                        .phase(phase.0, phase.1),
+                    ScaleView::new(self.codes.as_ptr(), block, (self.cols as i64 + 64, 1)).phase(phase.0, phase.1),
                 ),
             }
         }
@@ -213,11 +200,7 @@ fn reference(left: &Matrix, right: &Matrix, m: usize, n: usize) -> (f64, f64) {
     }
     (0..k).fold((0.0, 0.0), |(sum, size), k| {
         let product = left.value(m, k) * right.value(k, n);
-        let magnitude = if product.is_finite() {
-            product.abs()
-        } else {
-            0.0
-        };
+        let magnitude = if product.is_finite() { product.abs() } else { 0.0 };
         (sum + product, size + magnitude)
     })
 }
@@ -241,9 +224,7 @@ fn close(got: f32, want: f64, size: f64, k: usize) -> bool {
 /// Runs a product every way there is and compares.
 fn check(left: &Matrix, right: &Matrix, relaxed: bool, note: &str) {
     let (m, n, k) = (left.rows, right.cols, left.cols);
-    let wanted: Vec<_> = (0..m * n)
-        .map(|i| reference(left, right, i / n, i % n))
-        .collect();
+    let wanted: Vec<_> = (0..m * n).map(|i| reference(left, right, i / n, i % n)).collect();
     let mut scratch = Scratch::default();
     for &path in available_paths() {
         let product = Product::choose(path, left.format, right.format, relaxed).unwrap();
@@ -476,11 +457,7 @@ fn block_scales() {
     ] {
         for round in 0..16 {
             let (m, n, k) = shape(&mut random);
-            let spread = if round == 5 {
-                Spread::Special
-            } else {
-                Spread::Normal
-            };
+            let spread = if round == 5 { Spread::Special } else { Spread::Normal };
             let a = Matrix::new(&mut random, left, (m, k), (m, k), Lie::Rows, spread);
             let lie = [Lie::Columns, Lie::Rows][round % 2];
             let b = Matrix::new(&mut random, right, (k, n), (k, n), lie, spread);
@@ -522,24 +499,10 @@ fn relaxed_floats_stay_close() {
 #[test]
 fn larger_products() {
     let mut random = Random(37);
-    for (left, right) in [
-        (F32, F32),
-        (F16, F16),
-        (BF16, BF16),
-        (I8, I8),
-        (U8, U8),
-        (I8, Int4B),
-    ] {
+    for (left, right) in [(F32, F32), (F16, F16), (BF16, BF16), (I8, I8), (U8, U8), (I8, Int4B)] {
         let (m, n, k) = (205 + random.below(20), 150, 600 + random.below(9));
         let a = Matrix::new(&mut random, left, (m, k), (m, k), Lie::Rows, Spread::Normal);
-        let b = Matrix::new(
-            &mut random,
-            right,
-            (k, n),
-            (k, n),
-            Lie::Columns,
-            Spread::Normal,
-        );
+        let b = Matrix::new(&mut random, right, (k, n), (k, n), Lie::Columns, Spread::Normal);
         check(&a, &b, false, "larger");
     }
 }
@@ -553,17 +516,7 @@ fn integers_wrap() {
         let a = OperandView::from_bytes(&left, U8, 1, k).unwrap();
         let b = OperandView::from_bytes(&right, U8, k, 1).unwrap();
         let mut sums = [0i32];
-        matmul(
-            &mut Scratch::default(),
-            path,
-            &a,
-            &b,
-            false,
-            &mut sums[..],
-            1,
-            false,
-        )
-        .unwrap();
+        matmul(&mut Scratch::default(), path, &a, &b, false, &mut sums[..], 1, false).unwrap();
         assert_eq!(sums[0], (255i64 * 255 * k as i64) as i32, "{path}");
     }
 }
@@ -574,14 +527,7 @@ fn parts_of_a_product() {
     for (left, right) in [(F32, F32), (BF16, BF16), (F16, F16)] {
         let (m, n, k) = (90, 200, 70);
         let a = Matrix::new(&mut random, left, (m, k), (m, k), Lie::Rows, Spread::Normal);
-        let b = Matrix::new(
-            &mut random,
-            right,
-            (k, n),
-            (k, n),
-            Lie::Rows,
-            Spread::Normal,
-        );
+        let b = Matrix::new(&mut random, right, (k, n), (k, n), Lie::Rows, Spread::Normal);
         let mut scratch = Scratch::default();
         for &path in available_paths() {
             let product = Product::choose(path, left, right, false).unwrap();
@@ -594,22 +540,10 @@ fn parts_of_a_product() {
                 let (height, width) = (rows.len(), cols.len());
                 let mut part = vec![0.0f32; height * width];
                 let at = (rows.start, cols.start);
-                multiply_part(
-                    &packed.0,
-                    rows,
-                    &packed.1,
-                    cols,
-                    &mut part[..],
-                    width,
-                    false,
-                )
-                .unwrap();
+                multiply_part(&packed.0, rows, &packed.1, cols, &mut part[..], width, false).unwrap();
                 for i in 0..part.len() {
                     let want = whole[(at.0 + i / width) * n + at.1 + i % width];
-                    assert!(
-                        (part[i] - want).abs() <= 1e-4 * want.abs().max(1.0),
-                        "{path}"
-                    );
+                    assert!((part[i] - want).abs() <= 1e-4 * want.abs().max(1.0), "{path}");
                 }
             }
         }
@@ -670,43 +604,17 @@ fn tile_lanes_by_emulation() {
             if round == 5 {
                 k += 1024;
             }
-            let spread = [
-                Spread::Normal,
-                Spread::Special,
-                Spread::Tiny,
-                Spread::Normal,
-            ][round % 4];
+            let spread = [Spread::Normal, Spread::Special, Spread::Tiny, Spread::Normal][round % 4];
             let lies = (LIES[round % 7], LIES[(round * 5 + 1) % 7]);
             let cut = |full: usize, by: usize| full - full.min(by * (round % 2));
-            let a = Matrix::new(
-                &mut random,
-                left,
-                (m, k),
-                (cut(m, 3), cut(k, 2)),
-                lies.0,
-                spread,
-            );
-            let b = Matrix::new(
-                &mut random,
-                right,
-                (k, n),
-                (cut(k, 5), cut(n, 4)),
-                lies.1,
-                spread,
-            );
+            let a = Matrix::new(&mut random, left, (m, k), (cut(m, 3), cut(k, 2)), lies.0, spread);
+            let b = Matrix::new(&mut random, right, (k, n), (cut(k, 5), cut(n, 4)), lies.1, spread);
             let mut scratch = Scratch::default();
             let mut packed = (PackedLeft::default(), PackedRight::default());
             packed.0.pack(&product, &a.view(), &mut scratch);
             packed.1.pack(&product, &b.view(), &mut scratch);
-            assert_eq!(
-                (packed.0.lane(), packed.1.lane()),
-                (product.left, product.right)
-            );
-            let (r0, c0) = if round % 3 == 2 {
-                (m / 3, n / 32 * 16)
-            } else {
-                (0, 0)
-            };
+            assert_eq!((packed.0.lane(), packed.1.lane()), (product.left, product.right));
+            let (r0, c0) = if round % 3 == 2 { (m / 3, n / 32 * 16) } else { (0, 0) };
             let (height, width) = (m - r0, n - c0);
             let check = |i: usize, got: f64| {
                 let (row, col) = (r0 + i / width, c0 + i % width);
@@ -723,34 +631,12 @@ fn tile_lanes_by_emulation() {
             };
             if integers {
                 let mut sums = vec![5i32; height * width];
-                multiply_part(
-                    &packed.0,
-                    r0..m,
-                    &packed.1,
-                    c0..n,
-                    &mut sums[..],
-                    width,
-                    false,
-                )
-                .unwrap();
-                sums.iter()
-                    .enumerate()
-                    .for_each(|(i, &x)| check(i, x.into()));
+                multiply_part(&packed.0, r0..m, &packed.1, c0..n, &mut sums[..], width, false).unwrap();
+                sums.iter().enumerate().for_each(|(i, &x)| check(i, x.into()));
             } else {
                 let mut sums = vec![5.0f32; height * width];
-                multiply_part(
-                    &packed.0,
-                    r0..m,
-                    &packed.1,
-                    c0..n,
-                    &mut sums[..],
-                    width,
-                    false,
-                )
-                .unwrap();
-                sums.iter()
-                    .enumerate()
-                    .for_each(|(i, &x)| check(i, x.into()));
+                multiply_part(&packed.0, r0..m, &packed.1, c0..n, &mut sums[..], width, false).unwrap();
+                sums.iter().enumerate().for_each(|(i, &x)| check(i, x.into()));
             }
         }
     }

@@ -14,11 +14,7 @@ use super::widen::{Part, stage_f32};
 use super::{Scratch, TileError, TilePath};
 
 fn checked(path: TilePath) -> &'static Ops {
-    ops(if path.is_available() {
-        path
-    } else {
-        TilePath::Portable
-    })
+    ops(if path.is_available() { path } else { TilePath::Portable })
 }
 
 /// `half` bits to `f32`, exactly.
@@ -105,16 +101,7 @@ pub fn load_tile(
     };
     let ops = checked(path);
     // SAFETY: the part is the valid one, and the tile holds its rows.
-    unsafe {
-        stage_f32(
-            ops,
-            view,
-            part,
-            tile.as_mut_ptr(),
-            stride,
-            &mut scratch.flip,
-        )
-    };
+    unsafe { stage_f32(ops, view, part, tile.as_mut_ptr(), stride, &mut scratch.flip) };
     for row in 0..view.rows {
         let from = if row < rows { cols } else { 0 };
         if view.cols > 0 {
@@ -188,17 +175,11 @@ pub fn store_tile(
     for r in 0..rows {
         let row = &tile[r * stride..r * stride + cols];
         let dense = destination.strides.1 == 1 || cols == 1;
-        let to = if dense {
-            destination.address(r, 0)
-        } else {
-            converted
-        };
+        let to = if dense { destination.address(r, 0) } else { converted };
         // SAFETY: `to` has room for `cols` elements, in the destination or in scratch; each element written back is valid.
         unsafe {
             match destination.format {
-                ElementFormat::F32 => {
-                    std::ptr::copy_nonoverlapping(row.as_ptr().cast(), to, cols * 4)
-                }
+                ElementFormat::F32 => std::ptr::copy_nonoverlapping(row.as_ptr().cast(), to, cols * 4),
                 ElementFormat::F16 => (ops.to_f16)(row.as_ptr(), cols, to),
                 ElementFormat::BF16 => (ops.to_bf16)(row.as_ptr(), cols, to),
                 format => {
@@ -217,11 +198,7 @@ pub fn store_tile(
 }
 
 /// As [`store_tile`] for `i32` sums, which go to 32-bit integers as they are.
-pub fn store_tile_i32(
-    tile: &[i32],
-    stride: usize,
-    destination: &mut DestinationView<'_>,
-) -> Result<(), TileError> {
+pub fn store_tile_i32(tile: &[i32], stride: usize, destination: &mut DestinationView<'_>) -> Result<(), TileError> {
     use ElementFormat::{I32, U32};
     let (rows, cols) = (destination.rows, destination.cols);
     check(tile.len(), rows, cols, stride)?;
@@ -250,11 +227,7 @@ unsafe fn scatter(src: *const u8, bytes: usize, n: usize, to: impl Fn(usize) -> 
     unsafe fn each<T>(src: *const T, n: usize, to: impl Fn(usize) -> *mut u8) {
         for i in 0..n {
             // SAFETY: the caller's contract.
-            unsafe {
-                to(i)
-                    .cast::<T>()
-                    .write_unaligned(src.add(i).read_unaligned())
-            };
+            unsafe { to(i).cast::<T>().write_unaligned(src.add(i).read_unaligned()) };
         }
     }
     // SAFETY: the caller's contract.
@@ -271,9 +244,7 @@ unsafe fn scatter(src: *const u8, bytes: usize, n: usize, to: impl Fn(usize) -> 
 fn check(have: usize, rows: usize, cols: usize, stride: usize) -> Result<(), TileError> {
     let needed = match (rows, cols) {
         (0, _) | (_, 0) => Some(0),
-        _ => (rows - 1)
-            .checked_mul(stride)
-            .and_then(|last| last.checked_add(cols)),
+        _ => (rows - 1).checked_mul(stride).and_then(|last| last.checked_add(cols)),
     };
     if (cols > stride && rows > 1) || needed.is_none_or(|needed| needed > have) {
         return Err(TileError::AccumulatorSize {
@@ -295,10 +266,7 @@ mod tests {
     fn conversions_match_the_formats() {
         let codes: Vec<u16> = (0..=u16::MAX).collect();
         // Every half, and what lies between: halfway, a little to each side, and far out.
-        let mut values: Vec<f32> = codes
-            .iter()
-            .map(|&x| half::f16::from_bits(x).to_f32())
-            .collect();
+        let mut values: Vec<f32> = codes.iter().map(|&x| half::f16::from_bits(x).to_f32()).collect();
         let between: Vec<f32> = values
             .iter()
             .flat_map(|x| {
@@ -308,14 +276,7 @@ mod tests {
             })
             .collect();
         values.extend(between);
-        values.extend([
-            f32::MAX,
-            f32::MIN_POSITIVE,
-            1e-45,
-            -1e-40,
-            65520.0,
-            65519.99,
-        ]);
+        values.extend([f32::MAX, f32::MIN_POSITIVE, 1e-45, -1e-40, 65520.0, 65519.99]);
         values.extend((0..100_000u32).map(|i| f32::from_bits(i.wrapping_mul(42_949))));
         for &path in available_paths() {
             let mut wide = vec![0.0f32; codes.len()];
@@ -347,9 +308,7 @@ mod tests {
         for &path in available_paths() {
             for cols in [0usize, 1, 7, 8, 31, 32, 33, 100] {
                 let stride = cols + 3;
-                let tile: Vec<f32> = (0..5 * stride)
-                    .map(|i| ((i * 37) % 101) as f32 - 50.0)
-                    .collect();
+                let tile: Vec<f32> = (0..5 * stride).map(|i| ((i * 37) % 101) as f32 - 50.0).collect();
                 let mut results = [0.0f32; 5];
                 for reduction in [Reduction::Sum, Reduction::Max, Reduction::Min] {
                     reduce_rows(path, reduction, &tile, cols, stride, &mut results);
@@ -385,14 +344,7 @@ mod tests {
                             OperandView::new(data, format, (rows, cols), strides)
                                 .origin(origin)
                                 .valid(rows - 2, cols - 1),
-                            DestinationView::new(
-                                data,
-                                format,
-                                origin,
-                                (rows - 2, cols - 1),
-                                strides,
-                            )
-                            .unwrap(),
+                            DestinationView::new(data, format, origin, (rows - 2, cols - 1), strides).unwrap(),
                         )
                     };
                     store_tile(path, &mut scratch, &tile, cols, &mut destination).unwrap();
@@ -402,11 +354,7 @@ mod tests {
                         for c in 0..cols {
                             let inside = r < rows - 2 && c < cols - 1;
                             let want = if inside { tile[r * cols + c] } else { 0.0 };
-                            assert_eq!(
-                                back[r * (cols + 1) + c],
-                                want,
-                                "{path} {format} {strides:?}"
-                            );
+                            assert_eq!(back[r * (cols + 1) + c], want, "{path} {format} {strides:?}");
                         }
                         assert!(back[r * (cols + 1) + cols].is_nan());
                     }
@@ -420,16 +368,8 @@ mod tests {
         let tile = [i32::MIN, -1, 7, i32::MAX];
         let mut memory = [0i32; 4];
         // SAFETY: four elements.
-        let mut destination = unsafe {
-            DestinationView::new(
-                memory.as_mut_ptr().cast(),
-                ElementFormat::I32,
-                0,
-                (2, 2),
-                (1, 2),
-            )
-        }
-        .unwrap();
+        let mut destination =
+            unsafe { DestinationView::new(memory.as_mut_ptr().cast(), ElementFormat::I32, 0, (2, 2), (1, 2)) }.unwrap();
         store_tile_i32(&tile, 2, &mut destination).unwrap();
         assert_eq!(memory, [i32::MIN, 7, -1, i32::MAX]);
     }

@@ -147,12 +147,7 @@ impl<'a> OperandView<'a> {
     }
 
     /// A packed row-major matrix of `format` over bytes, or `None` when there are too few.
-    pub fn from_bytes(
-        bytes: &'a [u8],
-        format: ElementFormat,
-        rows: usize,
-        cols: usize,
-    ) -> Option<Self> {
+    pub fn from_bytes(bytes: &'a [u8], format: ElementFormat, rows: usize, cols: usize) -> Option<Self> {
         if format.bytes_for(rows.checked_mul(cols)?) > bytes.len() {
             return None;
         }
@@ -223,8 +218,7 @@ impl<'a> OperandView<'a> {
     /// The address of an element, for formats of whole bytes.
     pub(crate) fn address(&self, row: usize, col: usize) -> *const u8 {
         let bytes = (self.format.bits() / 8) as i64;
-        self.data
-            .wrapping_offset((self.index(row, col) * bytes) as isize)
+        self.data.wrapping_offset((self.index(row, col) * bytes) as isize)
     }
 }
 
@@ -239,9 +233,6 @@ pub struct OperandKind {
 
 impl From<ElementFormat> for OperandKind {
     fn from(format: ElementFormat) -> Self {
-        OperandKind {
-            format,
-            scaled: false,
-        }
+        OperandKind { format, scaled: false }
     }
 }

@@ -96,12 +96,7 @@ pub(crate) unsafe fn stage_f32(
 ///
 /// # Safety
 /// As for [`stage_f32`].
-pub(crate) unsafe fn stage_bytes(
-    view: &OperandView<'_>,
-    part: Part,
-    dst: *mut u8,
-    dst_stride: usize,
-) {
+pub(crate) unsafe fn stage_bytes(view: &OperandView<'_>, part: Part, dst: *mut u8, dst_stride: usize) {
     // SAFETY: within the part, by the caller's contract.
     unsafe {
         for r in 0..part.rows {
@@ -152,14 +147,7 @@ pub(crate) unsafe fn load_code(format: ElementFormat, data: *const u8, index: i6
 ///
 /// # Safety
 /// The elements must be readable and `n` values writable; the machine must have the table's path.
-pub(crate) unsafe fn widen_run(
-    ops: &Ops,
-    format: ElementFormat,
-    data: *const u8,
-    index: i64,
-    n: usize,
-    dst: *mut f32,
-) {
+pub(crate) unsafe fn widen_run(ops: &Ops, format: ElementFormat, data: *const u8, index: i64, n: usize, dst: *mut f32) {
     use ElementFormat::*;
     // SAFETY: the caller's contract.
     unsafe {
@@ -285,14 +273,7 @@ unsafe fn expand(format: ElementFormat, data: *const u8, index: i64, n: usize, d
 ///
 /// # Safety
 /// As for [`stage_f32`].
-unsafe fn scale_row(
-    ops: &Ops,
-    scales: &ScaleView<'_>,
-    row: usize,
-    col: usize,
-    n: usize,
-    values: *mut f32,
-) {
+unsafe fn scale_row(ops: &Ops, scales: &ScaleView<'_>, row: usize, col: usize, n: usize, values: *mut f32) {
     let mut done = 0;
     while done < n {
         let in_block = (col + done + scales.col_phase) % scales.col_block;
@@ -339,16 +320,7 @@ mod tests {
                     let n = count - start;
                     let mut got = vec![0.0f32; n];
                     // SAFETY: start + n elements are in `bytes`, and the path is available.
-                    unsafe {
-                        widen_run(
-                            ops(path),
-                            format,
-                            bytes.as_ptr(),
-                            start as i64,
-                            n,
-                            got.as_mut_ptr(),
-                        )
-                    };
+                    unsafe { widen_run(ops(path), format, bytes.as_ptr(), start as i64, n, got.as_mut_ptr()) };
                     for (i, got) in got.iter().enumerate() {
                         let code = format.load(&bytes, start + i).unwrap();
                         let want = format.decode_f32(code);
@@ -379,13 +351,8 @@ mod tests {
         let codes: Vec<u8> = (0..rows * 3).map(|i| (i % 255) as u8).collect();
         // SAFETY: rows · cols elements, and three codes a row for blocks of 32 with phase 5.
         let view = unsafe {
-            OperandView::new(
-                data.as_ptr(),
-                ElementFormat::Fp8E4M3,
-                (rows, cols),
-                (cols as i64, 1),
-            )
-            .scales(ScaleView::new(codes.as_ptr(), (1, 32), (3, 1)).phase(0, 5))
+            OperandView::new(data.as_ptr(), ElementFormat::Fp8E4M3, (rows, cols), (cols as i64, 1))
+                .scales(ScaleView::new(codes.as_ptr(), (1, 32), (3, 1)).phase(0, 5))
         };
         for &path in available_paths() {
             for flip in [false, true] {
@@ -416,8 +383,7 @@ mod tests {
                             std::mem::swap(&mut i, &mut j);
                         }
                         let value = ElementFormat::Fp8E4M3.decode(data[i * cols + j].into());
-                        let scale =
-                            ElementFormat::Fp8UE8M0.decode(codes[i * 3 + (j + 5) / 32].into());
+                        let scale = ElementFormat::Fp8UE8M0.decode(codes[i * 3 + (j + 5) / 32].into());
                         let want = (value * scale) as f32;
                         let got = got[r * stride + c];
                         assert!(

@@ -7,12 +7,12 @@ pub mod tensors;
 use std::sync::Arc;
 
 use anymetal_cpu::{
-    BoundArgument, CpuKernel, CpuOptions, DispatchError, DispatchOptions, DispatchReport, Fault,
-    HostMemory, Launch, NoTensors,
+    BoundArgument, CpuKernel, CpuOptions, DispatchError, DispatchOptions, DispatchReport, Fault, HostMemory, Launch,
+    NoTensors,
 };
 use anymetal_ir::{
-    Access, AddressSpace, Argument, ArgumentId, ArgumentKind, BinaryOp, Builder, Builtin, Kernel,
-    MathMode, Op, Scalar, Type, ValueId,
+    Access, AddressSpace, Argument, ArgumentId, ArgumentKind, BinaryOp, Builder, Builtin, Kernel, MathMode, Op, Scalar,
+    Type, ValueId,
 };
 
 /// A device buffer argument.
@@ -34,10 +34,7 @@ pub fn buffer(b: &mut Builder, name: &str, element_size: u32, access: Access) ->
 }
 
 pub fn pointer(b: &mut Builder, argument: ArgumentId) -> ValueId {
-    b.emit(
-        Op::ArgumentPointer(argument),
-        &[Type::Pointer(AddressSpace::Device)],
-    )
+    b.emit(Op::ArgumentPointer(argument), &[Type::Pointer(AddressSpace::Device)])
 }
 
 pub fn builtin(b: &mut Builder, which: Builtin) -> ValueId {
@@ -77,9 +74,7 @@ pub fn u32c(b: &mut Builder, value: i64) -> ValueId {
 
 pub fn memory<T: Copy>(values: &[T]) -> HostMemory {
     // SAFETY: plain numbers have no padding.
-    let bytes = unsafe {
-        std::slice::from_raw_parts(values.as_ptr().cast::<u8>(), std::mem::size_of_val(values))
-    };
+    let bytes = unsafe { std::slice::from_raw_parts(values.as_ptr().cast::<u8>(), std::mem::size_of_val(values)) };
     HostMemory::from_bytes(bytes).unwrap()
 }
 
@@ -107,10 +102,7 @@ pub fn run_with(
     launch: Launch,
     options: &DispatchOptions,
 ) -> Result<DispatchReport, DispatchError> {
-    let arguments: Vec<BoundArgument> = buffers
-        .iter()
-        .map(|memory| BoundArgument::buffer(memory))
-        .collect();
+    let arguments: Vec<BoundArgument> = buffers.iter().map(|memory| BoundArgument::buffer(memory)).collect();
     kernel.dispatch(&arguments, &launch, options, &NoTensors)
 }
 

@@ -57,11 +57,7 @@ pub fn same(ty: Scalar, a: u64, b: u64) -> bool {
 /// Bit patterns that cover corners first and are spread out then.
 pub fn inputs(ty: Scalar, seed: u64) -> Vec<u64> {
     let width = ty.size() * 8;
-    let mask = if width == 64 {
-        u64::MAX
-    } else {
-        (1 << width) - 1
-    };
+    let mask = if width == 64 { u64::MAX } else { (1 << width) - 1 };
     if ty == Scalar::Bool {
         return (0..COUNT as u64).map(|i| (i * 7 + seed) / 3 % 2).collect();
     }
@@ -116,9 +112,7 @@ pub fn inputs(ty: Scalar, seed: u64) -> Vec<u64> {
     corners.clear();
     let mut state = 0x9e37_79b9_7f4a_7c15u64.wrapping_mul(seed + 1);
     while out.len() < 2 * COUNT {
-        state = state
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1);
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
         out.push((state >> 7) & mask);
     }
     out
@@ -192,26 +186,13 @@ pub fn check(
     make: impl Fn(&mut Builder, &[ValueId]) -> ValueId,
     reference: impl Fn(&[u64]) -> Option<u64>,
 ) {
-    let lists: Vec<Vec<u64>> = types
-        .iter()
-        .enumerate()
-        .map(|(i, &ty)| inputs(ty, i as u64))
-        .collect();
+    let lists: Vec<Vec<u64>> = types.iter().enumerate().map(|(i, &ty)| inputs(ty, i as u64)).collect();
     let count = lists.iter().map(Vec::len).min().unwrap();
-    let memories: Vec<HostMemory> = types
-        .iter()
-        .zip(&lists)
-        .map(|(&ty, list)| bytes(ty, list))
-        .collect();
+    let memories: Vec<HostMemory> = types.iter().zip(&lists).map(|(&ty, list)| bytes(ty, list)).collect();
     let out = bytes(result, &vec![0; count]);
     let mut all: Vec<&HostMemory> = memories.iter().collect();
     all.push(&out);
-    run(
-        &kernel_of(types, result, false, &make),
-        &all,
-        count as u32,
-        64,
-    );
+    run(&kernel_of(types, result, false, &make), &all, count as u32, 64);
     let got = values(result, &out);
     for i in 0..count {
         let operands: Vec<u64> = lists.iter().map(|list| list[i]).collect();
@@ -230,10 +211,7 @@ pub fn check(
     for count in [1u32, 5, 33, 90] {
         run(&uniform, &all, count, 32);
         let first = values(result, &out)[0];
-        assert!(
-            same(result, first, got[count as usize - 1]),
-            "uniform {name}"
-        );
+        assert!(same(result, first, got[count as usize - 1]), "uniform {name}");
     }
 }
 

@@ -3,9 +3,8 @@
 use anymetal_cpu::{BoundArgument, HostMemory, TensorBinding};
 use anymetal_formats::{ElementFormat, Saturation};
 use anymetal_ir::{
-    Access, AddressSpace, Argument, ArgumentId, ArgumentKind, Builder, CoopId, CoopRole,
-    Cooperative, Extent, LayoutKind, MatmulDescriptor, Op, Scalar, TensorField, TensorRef,
-    TensorSpec, Type, ValueId,
+    Access, AddressSpace, Argument, ArgumentId, ArgumentKind, Builder, CoopId, CoopRole, Cooperative, Extent,
+    LayoutKind, MatmulDescriptor, Op, Scalar, TensorField, TensorRef, TensorSpec, Type, ValueId,
 };
 
 /// A tensor argument of rank 2 with dynamic extents, and the view of all of it.
@@ -13,13 +12,7 @@ pub fn tensor(b: &mut Builder, name: &str, format: ElementFormat, access: Access
     tensor_of_rank(b, name, format, access, 2)
 }
 
-pub fn tensor_of_rank(
-    b: &mut Builder,
-    name: &str,
-    format: ElementFormat,
-    access: Access,
-    rank: u32,
-) -> TensorRef {
+pub fn tensor_of_rank(b: &mut Builder, name: &str, format: ElementFormat, access: Access, rank: u32) -> TensorRef {
     let index = b.kernel().arguments.len() as u32;
     let spec = TensorSpec {
         format,

@@ -40,12 +40,7 @@ fn block(this: &mut Block, kernel: &Kernel, uses: &[u32]) {
                 products.insert(inst.first, (lhs, rhs));
             }
             BinaryOp::Add => {
-                let product = |value: ValueId| {
-                    products
-                        .get(&value)
-                        .filter(|_| uses[value.index()] == 1)
-                        .copied()
-                };
+                let product = |value: ValueId| products.get(&value).filter(|_| uses[value.index()] == 1).copied();
                 let fused = match (product(lhs), product(rhs)) {
                     (Some((a, b)), _) => Some((a, b, rhs)),
                     (None, Some((a, b))) => Some((a, b, lhs)),

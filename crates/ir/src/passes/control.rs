@@ -37,10 +37,7 @@ fn block(this: &mut Block) {
             if exits(body, 0).breaks == 0 {
                 let mut body = std::mem::take(body);
                 lower(&mut body, 0);
-                let ends = body
-                    .insts
-                    .last()
-                    .is_some_and(|inst| inst.op.is_terminator());
+                let ends = body.insts.last().is_some_and(|inst| inst.op.is_terminator());
                 this.insts.append(&mut body.insts);
                 if ends {
                     return;
@@ -62,25 +59,20 @@ fn tail(this: &mut Block, exit: &Op) {
         }
         // The first branch that leaves early.
         let ends = |block: &Block| block.insts.last().is_some_and(|inst| inst.op == *exit);
-        let early = this.insts.iter().position(
-            |inst| matches!(&inst.op, Op::If { then, otherwise, .. } if ends(then) || ends(otherwise)),
-        );
+        let early = this
+            .insts
+            .iter()
+            .position(|inst| matches!(&inst.op, Op::If { then, otherwise, .. } if ends(then) || ends(otherwise)));
         if let Some(at) = early {
             let rest = this.insts.split_off(at + 1);
-            if let Op::If {
-                then, otherwise, ..
-            } = &mut this.insts[at].op
-            {
+            if let Op::If { then, otherwise, .. } = &mut this.insts[at].op {
                 let (leaves, stays) = if ends(then) {
                     (then, otherwise)
                 } else {
                     (otherwise, then)
                 };
                 leaves.insts.pop();
-                let stays_ends = stays
-                    .insts
-                    .last()
-                    .is_some_and(|inst| inst.op.is_terminator());
+                let stays_ends = stays.insts.last().is_some_and(|inst| inst.op.is_terminator());
                 if !stays_ends {
                     stays.insts.extend(rest);
                 }
@@ -88,9 +80,7 @@ fn tail(this: &mut Block, exit: &Op) {
         }
         // Both branches of a last `If` end where the block ends.
         if let Some(Inst {
-            op: Op::If {
-                then, otherwise, ..
-            },
+            op: Op::If { then, otherwise, .. },
             ..
         }) = this.insts.last_mut()
         {
@@ -121,9 +111,7 @@ fn exits(block: &Block, depth: u32) -> Exits {
                     found.continues += inside.continues;
                 };
                 match op {
-                    Op::If {
-                        then, otherwise, ..
-                    } => {
+                    Op::If { then, otherwise, .. } => {
                         inner(then, depth, &mut found);
                         inner(otherwise, depth, &mut found);
                     }
@@ -146,9 +134,7 @@ pub(crate) fn lower(block: &mut Block, depth: u32) {
     for inst in &mut block.insts {
         match &mut inst.op {
             Op::Break(d) | Op::Continue(d) => *d -= u32::from(*d > depth),
-            Op::If {
-                then, otherwise, ..
-            } => {
+            Op::If { then, otherwise, .. } => {
                 lower(then, depth);
                 lower(otherwise, depth);
             }

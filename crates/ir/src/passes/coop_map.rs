@@ -143,13 +143,8 @@ impl Pass<'_> {
                     let Some(scalar) = ty.scalar() else { continue };
                     let value = self.fresh(scalar);
                     let bits = u64::from(capacity);
-                    block
-                        .insts
-                        .push(plain(Op::Const(Const { ty: scalar, bits }), value, 1));
-                    let set = Op::LocalSet {
-                        local: counter,
-                        value,
-                    };
+                    block.insts.push(plain(Op::Const(Const { ty: scalar, bits }), value, 1));
+                    let set = Op::LocalSet { local: counter, value };
                     block.insts.push(plain(set, value, 0));
                 }
                 self.formed += 1;
@@ -165,13 +160,7 @@ impl Pass<'_> {
     }
 
     /// Checks a loop and builds its map.
-    fn candidate(
-        &mut self,
-        before: &[Inst],
-        body: &Block,
-        latch: &Block,
-        control: usize,
-    ) -> Result<Formed, Rejected> {
+    fn candidate(&mut self, before: &[Inst], body: &Block, latch: &Block, control: usize) -> Result<Formed, Rejected> {
         let counters = self.counters(before, body, latch)?;
         let (header, capacity) = self.header(body, &counters)?;
         let mut walk = Walk {
@@ -280,12 +269,7 @@ impl Pass<'_> {
     }
 
     /// The locals that count 0, 1, 2, …: set to 0 before the loop, to themselves plus one in the latch.
-    fn counters(
-        &self,
-        before: &[Inst],
-        body: &Block,
-        latch: &Block,
-    ) -> Result<Vec<LocalId>, Rejected> {
+    fn counters(&self, before: &[Inst], body: &Block, latch: &Block) -> Result<Vec<LocalId>, Rejected> {
         let mut classes: HashMap<ValueId, (LocalId, Class)> = HashMap::new();
         let mut counters = Vec::new();
         for inst in &latch.insts {
@@ -306,10 +290,7 @@ impl Pass<'_> {
                 } => {
                     for (a, b) in [(lhs, rhs), (rhs, lhs)] {
                         if let Some((local, Class::Slot)) = classes.get(a).copied()
-                            && self
-                                .constants
-                                .get(b)
-                                .is_some_and(|c| c.bits == 1 && c.ty.is_integer())
+                            && self.constants.get(b).is_some_and(|c| c.bits == 1 && c.ty.is_integer())
                         {
                             classes.insert(inst.first, (local, Class::Next));
                         }
@@ -331,8 +312,7 @@ impl Pass<'_> {
         }
         let mut sets_in_body = false;
         body.for_each_inst(&mut |inst| {
-            sets_in_body |=
-                matches!(&inst.op, Op::LocalSet { local, .. } if counters.contains(local));
+            sets_in_body |= matches!(&inst.op, Op::LocalSet { local, .. } if counters.contains(local));
         });
         if sets_in_body {
             return Err("the body sets the counter");
@@ -382,12 +362,8 @@ impl Pass<'_> {
                 }
                 Op::Compare { op, lhs, rhs } => {
                     // Records whether the comparison is the condition to go on, and the bound.
-                    let constant = |value: &ValueId| {
-                        self.constants
-                            .get(value)
-                            .filter(|c| c.ty.is_integer())
-                            .map(|c| c.bits)
-                    };
+                    let constant =
+                        |value: &ValueId| self.constants.get(value).filter(|c| c.ty.is_integer()).map(|c| c.bits);
                     let test = match op {
                         CompareOp::Lt | CompareOp::Ne if slots.contains(lhs) => {
                             constant(rhs).map(|bound| (true, bound))
@@ -422,9 +398,7 @@ impl Pass<'_> {
                     otherwise,
                 } => {
                     let breaks = |block: &Block| matches!(block.insts.as_slice(), [inst] if inst.op == Op::Break(0));
-                    let &(go_on, bound) = tests
-                        .get(condition)
-                        .ok_or("the loop's test is not on the counter")?;
+                    let &(go_on, bound) = tests.get(condition).ok_or("the loop's test is not on the counter")?;
                     let shaped = if go_on {
                         then.insts.is_empty() && breaks(otherwise)
                     } else {
@@ -518,21 +492,12 @@ impl Walk<'_, '_> {
     fn access(&mut self, coop: CoopId, slot: ValueId) -> Result<bool, Rejected> {
         match self.class(slot) {
             Class::Slot => self.over(coop).map(|()| false),
-            Class::Mapped(to)
-                if shape(self.pass.kernel.coop(to)) == shape(self.pass.kernel.coop(coop)) =>
-            {
-                Ok(true)
-            }
+            Class::Mapped(to) if shape(self.pass.kernel.coop(to)) == shape(self.pass.kernel.coop(coop)) => Ok(true),
             _ => Err("a tile is accessed by another slot number"),
         }
     }
 
-    fn insts(
-        &mut self,
-        insts: &[Inst],
-        out: &mut Vec<Inst>,
-        assigned: &mut Assigned,
-    ) -> Result<(), Rejected> {
+    fn insts(&mut self, insts: &[Inst], out: &mut Vec<Inst>, assigned: &mut Assigned) -> Result<(), Rejected> {
         for inst in insts {
             self.inst(inst, out, assigned)?;
         }
@@ -556,12 +521,7 @@ impl Walk<'_, '_> {
         Ok(self.replaced.get(&value).copied().unwrap_or(value))
     }
 
-    fn inst(
-        &mut self,
-        inst: &Inst,
-        out: &mut Vec<Inst>,
-        assigned: &mut Assigned,
-    ) -> Result<(), Rejected> {
+    fn inst(&mut self, inst: &Inst, out: &mut Vec<Inst>, assigned: &mut Assigned) -> Result<(), Rejected> {
         let mut depends = match &inst.op {
             Op::CoopGet { .. } | Op::CoopIndex { .. } => true,
             Op::LocalGet(local) => self.dependent_locals.contains(local),
@@ -610,18 +570,13 @@ impl Walk<'_, '_> {
                 }
                 if class == Class::Other {
                     let value = self.plain(*value)?;
-                    push(Op::LocalSet {
-                        local: *local,
-                        value,
-                    });
+                    push(Op::LocalSet { local: *local, value });
                 }
                 if let Some(set) = assigned {
                     set.insert(*local);
                 }
             }
-            Op::Convert { operand, to, .. }
-                if self.class(*operand) != Class::Other && is_slot_type(*to) =>
-            {
+            Op::Convert { operand, to, .. } if self.class(*operand) != Class::Other && is_slot_type(*to) => {
                 self.classes.insert(inst.first, self.class(*operand));
             }
             Op::CoopGet { coop, slot } => {
@@ -646,8 +601,7 @@ impl Walk<'_, '_> {
             Op::CoopIndex { coop, slot } => {
                 if self.access(*coop, *slot)? {
                     // The row or the column of the element that the map is at.
-                    let (column, row) =
-                        (self.pass.fresh(Scalar::I32), self.pass.fresh(Scalar::I32));
+                    let (column, row) = (self.pass.fresh(Scalar::I32), self.pass.fresh(Scalar::I32));
                     self.defined.extend([column, row]);
                     out.push(Inst {
                         op: Op::CoopElementIndex,
@@ -656,11 +610,7 @@ impl Walk<'_, '_> {
                         location: inst.location,
                     });
                     let role = self.pass.kernel.coop(*coop).role;
-                    let index = if role == CoopRole::RowReduction {
-                        row
-                    } else {
-                        column
-                    };
+                    let index = if role == CoopRole::RowReduction { row } else { column };
                     self.replaced.insert(inst.first, index);
                 } else {
                     push(Op::CoopElementIndex);
@@ -670,8 +620,7 @@ impl Walk<'_, '_> {
                 if self.access(*from, *slot)? {
                     return Err("`map_iterator` from a reduction tensor");
                 }
-                let (to_tile, from_tile) =
-                    (self.pass.kernel.coop(*to), self.pass.kernel.coop(*from));
+                let (to_tile, from_tile) = (self.pass.kernel.coop(*to), self.pass.kernel.coop(*from));
                 let fits = match to_tile.role {
                     CoopRole::RowReduction => to_tile.rows == from_tile.rows,
                     CoopRole::ColumnReduction => to_tile.columns == from_tile.columns,
@@ -710,11 +659,7 @@ impl Walk<'_, '_> {
                 }
                 push(Op::Scope { body });
             }
-            Op::Loop {
-                body,
-                latch,
-                unroll,
-            } => {
+            Op::Loop { body, latch, unroll } => {
                 self.exits.push(Exit {
                     is_loop: true,
                     at_break: None,
@@ -770,9 +715,7 @@ impl Walk<'_, '_> {
                 self.stored(*pointer, differs)?;
                 self.rewritten(inst, out)?;
             }
-            Op::TensorStore {
-                tensor, indices, ..
-            } => {
+            Op::TensorStore { tensor, indices, .. } => {
                 if tensor.format.is_sub_byte() {
                     return Err("elements that share a byte are written");
                 }
@@ -794,11 +737,10 @@ impl Walk<'_, '_> {
     fn rewritten(&mut self, inst: &Inst, out: &mut Vec<Inst>) -> Result<(), Rejected> {
         let mut inst = inst.clone();
         let mut result = Ok(());
-        inst.op
-            .for_each_operand_mut(|value| match self.plain(*value) {
-                Ok(new) => *value = new,
-                Err(reason) => result = Err(reason),
-            });
+        inst.op.for_each_operand_mut(|value| match self.plain(*value) {
+            Ok(new) => *value = new,
+            Err(reason) => result = Err(reason),
+        });
         out.push(inst);
         result
     }
@@ -831,9 +773,7 @@ impl Walk<'_, '_> {
             let constant = kernel.ty(read) == Type::Pointer(AddressSpace::Constant);
             let from = effects.roots(read);
             let apart = kernel.ty(read) != kernel.ty(store)
-                || (!from.unknown
-                    && !written.unknown
-                    && !from.known.iter().any(|root| written.known.contains(root)));
+                || (!from.unknown && !written.unknown && !from.known.iter().any(|root| written.known.contains(root)));
             if !constant && !apart {
                 return Err("the store may write what the body reads");
             }
@@ -853,9 +793,7 @@ impl Walk<'_, '_> {
         }
         for root in &roots.known {
             match root {
-                Root::Memory(id) => self
-                    .operands_outside
-                    .push(self.pass.info.memory[id.index()]),
+                Root::Memory(id) => self.operands_outside.push(self.pass.info.memory[id.index()]),
                 Root::Argument(_) => return Err("lane-private memory is read"),
             }
         }

@@ -208,11 +208,7 @@ impl Liveness {
 
 /// Removes stores to lane-private objects that nothing reads.
 fn dead_stores(kernel: &mut Kernel) {
-    if !kernel
-        .memory
-        .iter()
-        .any(|object| object.space == AddressSpace::Thread)
-    {
+    if !kernel.memory.iter().any(|object| object.space == AddressSpace::Thread) {
         return;
     }
     let effects = Effects::of(kernel);
@@ -220,9 +216,7 @@ fn dead_stores(kernel: &mut Kernel) {
         .memory
         .iter()
         .zip(&effects.memory)
-        .map(|(object, usage)| {
-            object.space == AddressSpace::Thread && !usage.read && !usage.escapes
-        })
+        .map(|(object, usage)| object.space == AddressSpace::Thread && !usage.read && !usage.escapes)
         .collect();
     if !dead.contains(&true) {
         return;
@@ -278,8 +272,7 @@ pub fn compact(kernel: &mut Kernel) {
     let mut values = Vec::with_capacity(old.len());
     let mut numbers = vec![ValueId(0); old.len()];
     kernel.body.for_each_inst_mut(&mut |inst| {
-        inst.op
-            .for_each_operand_mut(|value| *value = numbers[value.index()]);
+        inst.op.for_each_operand_mut(|value| *value = numbers[value.index()]);
         match &mut inst.op {
             Op::LocalGet(local) | Op::LocalSet { local, .. } => {
                 *local = LocalId(local_numbers[local.index()]);

@@ -99,12 +99,9 @@ impl Effects {
                 let usage = self.arguments[id.index()];
                 match &kernel.arguments[id.index()].kind {
                     ArgumentKind::Buffer { space, .. } => {
-                        *space == AddressSpace::Constant
-                            || (!usage.written && !self.unknown_writes[*space as usize])
+                        *space == AddressSpace::Constant || (!usage.written && !self.unknown_writes[*space as usize])
                     }
-                    ArgumentKind::Tensor(_) => {
-                        !usage.written && !self.unknown_writes[AddressSpace::Device as usize]
-                    }
+                    ArgumentKind::Tensor(_) => !usage.written && !self.unknown_writes[AddressSpace::Device as usize],
                     ArgumentKind::Threadgroup { .. } => {
                         !usage.written && !self.unknown_writes[AddressSpace::Threadgroup as usize]
                     }
@@ -126,11 +123,7 @@ impl Effects {
             return true;
         }
         let roots = self.roots(pointer);
-        !roots.unknown
-            && roots
-                .known
-                .iter()
-                .all(|&root| self.never_written(kernel, root))
+        !roots.unknown && roots.known.iter().all(|&root| self.never_written(kernel, root))
     }
 }
 
@@ -216,17 +209,11 @@ impl<'a> Analysis<'a> {
                 ..
             } => {
                 let roots = self.effects.roots(*handle);
-                if roots.known.is_empty() {
-                    unknown
-                } else {
-                    roots.clone()
-                }
+                if roots.known.is_empty() { unknown } else { roots.clone() }
             }
             Op::PointerOffset { pointer, .. } => self.effects.roots(*pointer).clone(),
             Op::TensorElementPointer { tensor, .. } => self.effects.roots(tensor.pointer).clone(),
-            Op::Select {
-                then, otherwise, ..
-            } => {
+            Op::Select { then, otherwise, .. } => {
                 let mut roots = self.effects.roots(*then).clone();
                 roots.join(self.effects.roots(*otherwise));
                 roots
@@ -238,8 +225,7 @@ impl<'a> Analysis<'a> {
                 return;
             }
             Op::Bitcast {
-                to: Type::Pointer(_),
-                ..
+                to: Type::Pointer(_), ..
             } => unknown,
             Op::Load {
                 ty: Type::Pointer(_) | Type::Scalar(Scalar::U64),
@@ -248,10 +234,7 @@ impl<'a> Analysis<'a> {
             | Op::Shuffle { .. } => {
                 // A `u64` may be a handle; shuffled pointers are not followed.
                 for value in inst.results() {
-                    if matches!(
-                        self.kernel.ty(value),
-                        Type::Pointer(_) | Type::Scalar(Scalar::U64)
-                    ) {
+                    if matches!(self.kernel.ty(value), Type::Pointer(_) | Type::Scalar(Scalar::U64)) {
                         self.join(value, &unknown);
                     }
                 }
@@ -306,28 +289,17 @@ impl<'a> Analysis<'a> {
     fn accesses(&mut self, inst: &Inst) {
         match &inst.op {
             Op::Load { pointer, .. } => self.touch(*pointer, true, false),
-            Op::Store {
-                pointer, values, ..
-            } => {
+            Op::Store { pointer, values, .. } => {
                 self.touch(*pointer, false, true);
                 values.iter().for_each(|&value| self.escape(value));
             }
             Op::Atomic {
-                op,
-                pointer,
-                values,
-                ..
+                op, pointer, values, ..
             } => {
-                self.touch(
-                    *pointer,
-                    !matches!(op, AtomicOp::Store),
-                    !matches!(op, AtomicOp::Load),
-                );
+                self.touch(*pointer, !matches!(op, AtomicOp::Store), !matches!(op, AtomicOp::Load));
                 values.iter().for_each(|&value| self.escape(value));
             }
-            Op::TensorLoad { tensor, .. } | Op::CoopLoad { tensor, .. } => {
-                self.tensor(tensor, true, false)
-            }
+            Op::TensorLoad { tensor, .. } | Op::CoopLoad { tensor, .. } => self.tensor(tensor, true, false),
             Op::TensorStore { tensor, value, .. } => {
                 // A sub-byte element is merged into its byte.
                 self.tensor(tensor, tensor.format.is_sub_byte(), true);
@@ -351,10 +323,7 @@ impl<'a> Analysis<'a> {
                 }
             }
             // Known operations on pointers and handles that `origin` follows, or that only look at the address.
-            Op::PointerOffset { .. }
-            | Op::Select { .. }
-            | Op::LocalSet { .. }
-            | Op::TensorElementPointer { .. } => {}
+            Op::PointerOffset { .. } | Op::Select { .. } | Op::LocalSet { .. } | Op::TensorElementPointer { .. } => {}
             Op::PointerDiff { lhs, rhs } | Op::Compare { lhs, rhs, .. } => {
                 self.query(*lhs);
                 self.query(*rhs);

@@ -191,8 +191,7 @@ impl Forward<'_> {
     /// Rewrites one instruction; false if control does not go on after it.
     fn inst(&mut self, mut inst: Inst, out: &mut Vec<Inst>) -> bool {
         let replace = &self.replace;
-        inst.op
-            .for_each_operand_mut(|value| *value = replace[value.index()]);
+        inst.op.for_each_operand_mut(|value| *value = replace[value.index()]);
         match &inst.op {
             Op::If { .. } => return self.branch(inst, out),
             Op::Loop { .. } | Op::Scope { .. } | Op::CoopMap { .. } => {
@@ -240,11 +239,8 @@ impl Forward<'_> {
     /// Simplifies a pure operation as far as it goes, then numbers it.
     fn pure(&mut self, mut inst: Inst, out: &mut Vec<Inst>) {
         // The math mode means nothing for integers.
-        if let Op::Unary {
-            operand: of, mode, ..
-        }
-        | Op::Binary { lhs: of, mode, .. }
-        | Op::Ternary { a: of, mode, .. } = &mut inst.op
+        if let Op::Unary { operand: of, mode, .. } | Op::Binary { lhs: of, mode, .. } | Op::Ternary { a: of, mode, .. } =
+            &mut inst.op
             && !self.kernel.ty(*of).scalar().is_some_and(Scalar::is_float)
         {
             *mode = MathMode::Precise;
@@ -351,12 +347,11 @@ impl Forward<'_> {
 
     fn branch(&mut self, inst: Inst, out: &mut Vec<Inst>) -> bool {
         let Inst {
-            op:
-                Op::If {
-                    condition,
-                    then,
-                    otherwise,
-                },
+            op: Op::If {
+                condition,
+                then,
+                otherwise,
+            },
             location,
             first,
             ..
@@ -537,9 +532,7 @@ impl Forward<'_> {
             let current = if sides.contains(&None) {
                 let (op, ty) = match cell {
                     Cell::Local(local) => (Op::LocalGet(local), self.kernel.local(local).ty),
-                    Cell::Element(coop) => {
-                        (Op::CoopElement(coop), self.kernel.coop(coop).element.into())
-                    }
+                    Cell::Element(coop) => (Op::CoopElement(coop), self.kernel.coop(coop).element.into()),
                 };
                 let first = self.fresh(ty);
                 self.inst(

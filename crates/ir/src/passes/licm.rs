@@ -108,8 +108,7 @@ impl Licm<'_> {
         else {
             return false;
         };
-        let leaves =
-            |block: &Block| matches!(block.insts.as_slice(), [inst] if inst.op == Op::Break(0));
+        let leaves = |block: &Block| matches!(block.insts.as_slice(), [inst] if inst.op == Op::Break(0));
         let leaves_if = match (leaves(then), leaves(otherwise)) {
             (true, false) if otherwise.insts.is_empty() => true,
             (false, true) if then.insts.is_empty() => false,

@@ -136,20 +136,13 @@ pub(crate) fn simplify(op: &Op, facts: &Facts, ty: &impl Fn(ValueId) -> Type) ->
             }
             Same
         }
-        Op::Convert {
-            operand,
-            to,
-            saturate,
-        } => convert(*operand, *to, *saturate, facts, ty),
+        Op::Convert { operand, to, saturate } => convert(*operand, *to, *saturate, facts, ty),
         Op::Bitcast { operand, to } => {
             if ty(*operand) == *to {
                 return Value(*operand);
             }
             if let (Some(c), Type::Scalar(to)) = (facts.constant(*operand), *to) {
-                return Constant(Const {
-                    ty: to,
-                    bits: c.bits,
-                });
+                return Constant(Const { ty: to, bits: c.bits });
             }
             match facts.definition(*operand) {
                 // Pointers do not pass: a pointer that was an integer has no known origin.
@@ -196,12 +189,7 @@ pub(crate) fn simplify(op: &Op, facts: &Facts, ty: &impl Fn(ValueId) -> Type) ->
     }
 }
 
-fn unary(
-    op: UnaryOp,
-    operand: ValueId,
-    facts: &Facts,
-    ty: &impl Fn(ValueId) -> Type,
-) -> Simplified {
+fn unary(op: UnaryOp, operand: ValueId, facts: &Facts, ty: &impl Fn(ValueId) -> Type) -> Simplified {
     if let Some(value) = facts.constant(operand).and_then(|c| fold::unary(op, c)) {
         return Constant(value);
     }
@@ -261,9 +249,7 @@ fn binary(
         return Same;
     };
     // Constants go right; equal operations get equal forms.
-    if is_commutative(op)
-        && ((a.is_some() && b.is_none()) || (a.is_none() == b.is_none() && rhs < lhs))
-    {
+    if is_commutative(op) && ((a.is_some() && b.is_none()) || (a.is_none() == b.is_none() && rhs < lhs)) {
         return Simplified::Op(Op::Binary {
             op,
             lhs: rhs,
@@ -285,14 +271,7 @@ fn binary(
     let Some(b) = b else { return Same };
     let ones = int(scalar, -1).bits;
     match op {
-        BinaryOp::Add
-        | BinaryOp::Sub
-        | BinaryOp::Or
-        | BinaryOp::Xor
-        | BinaryOp::Shl
-        | BinaryOp::Shr
-            if b.bits == 0 =>
-        {
+        BinaryOp::Add | BinaryOp::Sub | BinaryOp::Or | BinaryOp::Xor | BinaryOp::Shl | BinaryOp::Shr if b.bits == 0 => {
             return Value(lhs);
         }
         BinaryOp::Mul | BinaryOp::And if b.bits == 0 => return Value(rhs),
@@ -353,15 +332,7 @@ fn binary(
         && let Some(c) = facts.constant(*c)
         && let Some(both) = fold::binary(op, c, b)
     {
-        return WithConstant(
-            both,
-            Op::Binary {
-                op,
-                lhs: *x,
-                rhs,
-                mode,
-            },
-        );
+        return WithConstant(both, Op::Binary { op, lhs: *x, rhs, mode });
     }
     Same
 }
@@ -399,13 +370,7 @@ fn float_binary(op: BinaryOp, lhs: ValueId, b: Option<Const>, mode: MathMode) ->
     }
 }
 
-fn compare(
-    op: CompareOp,
-    lhs: ValueId,
-    rhs: ValueId,
-    facts: &Facts,
-    ty: &impl Fn(ValueId) -> Type,
-) -> Simplified {
+fn compare(op: CompareOp, lhs: ValueId, rhs: ValueId, facts: &Facts, ty: &impl Fn(ValueId) -> Type) -> Simplified {
     let (a, b) = (facts.constant(lhs), facts.constant(rhs));
     if let (Some(a), Some(b)) = (a, b)
         && let Some(value) = fold::compare(op, a, b)
@@ -428,10 +393,7 @@ fn compare(
     }
     let float = ty(lhs).scalar().is_some_and(Scalar::is_float);
     if lhs == rhs && !float {
-        return Constant(boolean(matches!(
-            op,
-            CompareOp::Eq | CompareOp::Le | CompareOp::Ge
-        )));
+        return Constant(boolean(matches!(op, CompareOp::Eq | CompareOp::Le | CompareOp::Ge)));
     }
     // `bool` widened and compared with 0 is the `bool` again.
     if let Some(Op::Convert { operand, .. }) = facts.definition(lhs)
@@ -464,13 +426,7 @@ fn compare(
     Same
 }
 
-fn convert(
-    operand: ValueId,
-    to: Scalar,
-    saturate: bool,
-    facts: &Facts,
-    ty: &impl Fn(ValueId) -> Type,
-) -> Simplified {
+fn convert(operand: ValueId, to: Scalar, saturate: bool, facts: &Facts, ty: &impl Fn(ValueId) -> Type) -> Simplified {
     let Some(from) = ty(operand).scalar() else {
         return Same;
     };

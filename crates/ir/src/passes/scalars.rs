@@ -13,11 +13,7 @@ const MAX_ELEMENTS: usize = 256;
 
 /// Replaces what can be replaced; returns true if something changed.
 pub fn run(kernel: &mut Kernel) -> bool {
-    if !kernel
-        .memory
-        .iter()
-        .any(|object| object.space == AddressSpace::Thread)
-    {
+    if !kernel.memory.iter().any(|object| object.space == AddressSpace::Thread) {
         return false;
     }
     let mut found = Found {
@@ -45,9 +41,7 @@ pub fn run(kernel: &mut Kernel) -> bool {
         }
         let mut sorted: Vec<(i64, Type)> = elements.iter().map(|(at, ty)| (*at, *ty)).collect();
         sorted.sort_unstable_by_key(|(at, _)| *at);
-        let overlaps = sorted
-            .windows(2)
-            .any(|pair| pair[0].0 + size(pair[0].1) > pair[1].0);
+        let overlaps = sorted.windows(2).any(|pair| pair[0].0 + size(pair[0].1) > pair[1].0);
         let outside = sorted
             .iter()
             .any(|(at, ty)| *at < 0 || (*at + size(*ty)) as u64 > kernel.memory[i].size);
@@ -129,19 +123,14 @@ impl Found<'_> {
                     (Some(&(id, at)), Some(constant)) => {
                         let at = at.saturating_add(fold::to_int(*constant) as i64);
                         // Far outside is outside; sums cannot overflow then.
-                        self.places
-                            .insert(inst.first, (id, at.clamp(-(1 << 40), 1 << 40)));
+                        self.places.insert(inst.first, (id, at.clamp(-(1 << 40), 1 << 40)));
                     }
                     (Some(_), None) => self.spoil(*pointer),
                     _ => {}
                 }
             }
-            Op::Load {
-                pointer, ty, count, ..
-            } => self.access(*pointer, std::iter::repeat_n(*ty, *count as usize)),
-            Op::Store {
-                pointer, values, ..
-            } => {
+            Op::Load { pointer, ty, count, .. } => self.access(*pointer, std::iter::repeat_n(*ty, *count as usize)),
+            Op::Store { pointer, values, .. } => {
                 let kernel = self.kernel;
                 self.access(*pointer, values.iter().map(|value| kernel.ty(*value)));
                 values.iter().for_each(|value| self.spoil(*value));
@@ -184,9 +173,7 @@ fn rewrite(
                     });
                 }
             }
-            Op::Store {
-                pointer, values, ..
-            } if local(*pointer, 0).is_some() => {
+            Op::Store { pointer, values, .. } if local(*pointer, 0).is_some() => {
                 let mut at = 0;
                 for &value in values {
                     if let Some(local) = local(*pointer, at) {

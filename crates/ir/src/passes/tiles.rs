@@ -37,9 +37,7 @@ fn reads(op: &Op, f: &mut impl FnMut(CoopId)) {
 fn fills(op: &Op) -> Option<CoopId> {
     match op {
         Op::CoopInit(coop) | Op::CoopLoad { coop, .. } => Some(*coop),
-        Op::CoopCopy { to, .. } | Op::CoopConvert { to, .. } | Op::CoopReduce { to, .. } => {
-            Some(*to)
-        }
+        Op::CoopCopy { to, .. } | Op::CoopConvert { to, .. } | Op::CoopReduce { to, .. } => Some(*to),
         Op::Matmul {
             descriptor,
             destination: Operand::Coop(coop),

@@ -153,8 +153,7 @@ impl<'a> Analysis<'a> {
             .map(|(i, object)| match object.space {
                 AddressSpace::Constant => Uniformity::Dispatch,
                 AddressSpace::Thread
-                    if !effects.unknown_writes[AddressSpace::Thread as usize]
-                        || !effects.memory[i].escapes =>
+                    if !effects.unknown_writes[AddressSpace::Thread as usize] || !effects.memory[i].escapes =>
                 {
                     Uniformity::Dispatch
                 }
@@ -249,11 +248,7 @@ impl<'a> Analysis<'a> {
 
     /// The lanes that run the current point together, returned lanes aside.
     fn here(&self) -> Uniformity {
-        self.stack
-            .iter()
-            .map(|entry| entry.1)
-            .max()
-            .unwrap_or_default()
+        self.stack.iter().map(|entry| entry.1).max().unwrap_or_default()
     }
 
     fn block(&mut self, block: &Block, level: Uniformity) -> u32 {
@@ -358,10 +353,9 @@ impl<'a> Analysis<'a> {
                     .map(|entry| entry.1)
                     .max()
                     .unwrap_or_default();
-                if let (Op::Continue(_), Some(entry)) = (
-                    &inst.op,
-                    self.stack.iter_mut().find(|entry| entry.0 == target.body),
-                ) {
+                if let (Op::Continue(_), Some(entry)) =
+                    (&inst.op, self.stack.iter_mut().find(|entry| entry.0 == target.body))
+                {
                     entry.1 = entry.1.max(level);
                 }
                 self.raise_node(node, level);
@@ -373,9 +367,7 @@ impl<'a> Analysis<'a> {
                 self.raise(inst.first, level);
             }
             Op::LocalSet { local, value } => self.site(*local, block, Some(*value)),
-            Op::Store {
-                pointer, values, ..
-            } => {
+            Op::Store { pointer, values, .. } => {
                 let level = values
                     .iter()
                     .map(|&value| self.level(value))
@@ -425,11 +417,7 @@ impl<'a> Analysis<'a> {
 
     fn site(&mut self, local: LocalId, node: u32, set: Option<ValueId>) {
         if self.first_walk {
-            self.sites[local.index()].push(AccessSite {
-                node,
-                at: self.at,
-                set,
-            });
+            self.sites[local.index()].push(AccessSite { node, at: self.at, set });
         }
     }
 
@@ -463,9 +451,7 @@ impl<'a> Analysis<'a> {
             .known
             .iter()
             .map(|root| match root {
-                Root::Memory(id)
-                    if self.kernel.memory_object(*id).space == AddressSpace::Thread =>
-                {
+                Root::Memory(id) if self.kernel.memory_object(*id).space == AddressSpace::Thread => {
                     self.memory[id.index()]
                 }
                 _ => Uniformity::Varying,
@@ -487,14 +473,12 @@ impl<'a> Analysis<'a> {
                 _ => Uniformity::Dispatch,
             },
             Op::Load { pointer, .. } => self.level(*pointer).max(self.contents(*pointer)),
-            Op::TensorLoad { tensor, .. } => {
-                self.operands(op).max(self.contents(tensor.pointer)).max(
-                    tensor
-                        .scales
-                        .as_ref()
-                        .map_or(Uniformity::Dispatch, |plane| self.contents(plane.pointer)),
-                )
-            }
+            Op::TensorLoad { tensor, .. } => self.operands(op).max(self.contents(tensor.pointer)).max(
+                tensor
+                    .scales
+                    .as_ref()
+                    .map_or(Uniformity::Dispatch, |plane| self.contents(plane.pointer)),
+            ),
             Op::Group { op, width, operand } => match op {
                 GroupOp::Min | GroupOp::Max | GroupOp::And | GroupOp::Or
                     if self.level(*operand) <= Uniformity::Simdgroup =>
@@ -519,9 +503,7 @@ impl<'a> Analysis<'a> {
                 }
                 match op {
                     ShuffleOp::Broadcast | ShuffleOp::BroadcastFirst => group(*width),
-                    ShuffleOp::Shuffle if self.level(*index) <= Uniformity::Simdgroup => {
-                        group(*width)
-                    }
+                    ShuffleOp::Shuffle if self.level(*index) <= Uniformity::Simdgroup => group(*width),
                     _ => Uniformity::Varying,
                 }
             }
@@ -547,11 +529,7 @@ impl<'a> Analysis<'a> {
         for value in sites.iter().filter_map(|site| site.set) {
             level = level.max(self.level(value));
         }
-        let Some(region) = sites
-            .iter()
-            .map(|site| site.node)
-            .reduce(|a, b| self.common(a, b))
-        else {
+        let Some(region) = sites.iter().map(|site| site.node).reduce(|a, b| self.common(a, b)) else {
             return level;
         };
         let mut region = region;
@@ -566,9 +544,7 @@ impl<'a> Analysis<'a> {
                 Uniformity::Threadgroup => Uniformity::Simdgroup,
                 _ => Uniformity::Varying,
             };
-            if level == Uniformity::Varying
-                || self.local_fits(sites, region, starts_with_set, outside, level)
-            {
+            if level == Uniformity::Varying || self.local_fits(sites, region, starts_with_set, outside, level) {
                 return level;
             }
             level = next;
@@ -605,9 +581,9 @@ impl<'a> Analysis<'a> {
                 return false;
             }
             let first = self.nodes[divergent as usize].first;
-            let seen_outside = sites.iter().any(|get| {
-                get.set.is_none() && get.at > first && !self.inside(get.node, divergent)
-            });
+            let seen_outside = sites
+                .iter()
+                .any(|get| get.set.is_none() && get.at > first && !self.inside(get.node, divergent));
             if seen_outside {
                 return false;
             }

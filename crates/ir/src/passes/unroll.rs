@@ -60,12 +60,7 @@ impl Pass<'_> {
     }
 
     fn unrolled(&mut self, before: &[Inst], inst: &Inst) -> Option<Vec<Inst>> {
-        let Op::Loop {
-            body,
-            latch,
-            unroll,
-        } = &inst.op
-        else {
+        let Op::Loop { body, latch, unroll } = &inst.op else {
             return None;
         };
         if *unroll == Unroll::Never {
@@ -87,9 +82,7 @@ impl Pass<'_> {
         }
         let wrap = |insts: Vec<Inst>| {
             vec![Inst {
-                op: Op::Scope {
-                    body: Block { insts },
-                },
+                op: Op::Scope { body: Block { insts } },
                 first: inst.first,
                 count: 0,
                 location: inst.location,
@@ -134,8 +127,7 @@ impl Pass<'_> {
         else {
             return None;
         };
-        let leaves =
-            |block: &Block| matches!(block.insts.as_slice(), [inst] if inst.op == Op::Break(0));
+        let leaves = |block: &Block| matches!(block.insts.as_slice(), [inst] if inst.op == Op::Break(0));
         let leaves_if = match (leaves(then), leaves(otherwise)) {
             (true, false) if otherwise.insts.is_empty() => true,
             (false, true) if then.insts.is_empty() => false,
@@ -173,11 +165,7 @@ impl Pass<'_> {
         }
         let mut value = start(before, counter, &self.constants)?;
         for trips in 0..=MAX_TRIPS {
-            let (a, b) = if swapped {
-                (bound, value)
-            } else {
-                (value, bound)
-            };
+            let (a, b) = if swapped { (bound, value) } else { (value, bound) };
             if fold::compare(*op, a, b)? == leaves_if {
                 return Some((header, trips));
             }
@@ -232,8 +220,7 @@ impl Pass<'_> {
                 found.size += 1;
                 match &inst.op {
                     Op::Load { pointer, .. } | Op::Store { pointer, .. } => {
-                        found.private_memory |=
-                            self.kernel.ty(*pointer) == Type::Pointer(AddressSpace::Thread);
+                        found.private_memory |= self.kernel.ty(*pointer) == Type::Pointer(AddressSpace::Thread);
                     }
                     Op::CoopGet { .. } | Op::CoopSet { .. } => found.cooperative = true,
                     _ => {}
@@ -262,11 +249,7 @@ impl Pass<'_> {
                         then: self.copy(then, names),
                         otherwise: self.copy(otherwise, names),
                     },
-                    Op::Loop {
-                        body,
-                        latch,
-                        unroll,
-                    } => Op::Loop {
+                    Op::Loop { body, latch, unroll } => Op::Loop {
                         body: self.copy(body, names),
                         latch: self.copy(latch, names),
                         unroll: *unroll,
@@ -319,9 +302,7 @@ fn exits(block: &Block, depth: u32, found: &mut Contents) {
         match &inst.op {
             Op::Break(d) => found.tests += usize::from(*d == depth),
             Op::Continue(d) => found.continues |= *d == depth,
-            Op::If {
-                then, otherwise, ..
-            } => {
+            Op::If { then, otherwise, .. } => {
                 exits(then, depth, found);
                 exits(otherwise, depth, found);
             }
@@ -341,9 +322,7 @@ fn continue_to_break(block: &mut Block, depth: u32) {
     for inst in &mut block.insts {
         match &mut inst.op {
             Op::Continue(d) if *d == depth => inst.op = Op::Break(depth),
-            Op::If {
-                then, otherwise, ..
-            } => {
+            Op::If { then, otherwise, .. } => {
                 continue_to_break(then, depth);
                 continue_to_break(otherwise, depth);
             }
@@ -368,8 +347,7 @@ fn start(before: &[Inst], local: LocalId, constants: &HashMap<ValueId, Const>) -
                 let mut sets = false;
                 for block in op.blocks().into_iter().flatten() {
                     block.for_each_inst(&mut |inst| {
-                        sets |=
-                            matches!(&inst.op, Op::LocalSet { local: set, .. } if *set == local);
+                        sets |= matches!(&inst.op, Op::LocalSet { local: set, .. } if *set == local);
                     });
                 }
                 if sets {

@@ -8,8 +8,8 @@ use std::collections::HashMap;
 use anymetal_ir::builder::fold;
 use anymetal_ir::passes::{Uniformity, UniformityInfo};
 use anymetal_ir::{
-    BinaryOp, Block, Builtin, Const, GroupOp, GroupWidth, Kernel, LocalId, Op, Scalar, ShuffleOp,
-    TernaryOp, Type, UnaryOp, ValueId, VoteOp,
+    BinaryOp, Block, Builtin, Const, GroupOp, GroupWidth, Kernel, LocalId, Op, Scalar, ShuffleOp, TernaryOp, Type,
+    UnaryOp, ValueId, VoteOp,
 };
 
 pub const LANES: usize = 128;
@@ -45,9 +45,7 @@ pub struct Machine<'a> {
 
 /// Runs a kernel and returns each lane's copy of argument 0; with `info`, every claim is checked.
 pub fn run(kernel: &Kernel, info: Option<&UniformityInfo>, seed: u64) -> Vec<Vec<u8>> {
-    let byte = |i: usize| {
-        ((seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (i % 7 * 8)) as usize ^ (i * 37)) as u8
-    };
+    let byte = |i: usize| ((seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (i % 7 * 8)) as usize ^ (i * 37)) as u8;
     let initial: Vec<u8> = (0..BUFFER).map(byte).collect();
     let mut machine = Machine {
         kernel,
@@ -171,10 +169,7 @@ impl Machine<'_> {
                 let control = self.enter(mask);
                 let first = self.control;
                 let after = first + count_structured(body) + count_structured(latch);
-                self.targets.push(Target {
-                    broke: 0,
-                    continued: 0,
-                });
+                self.targets.push(Target { broke: 0, continued: 0 });
                 let mut active = mask;
                 let mut budget = 64;
                 loop {
@@ -198,10 +193,7 @@ impl Machine<'_> {
             }
             Op::Scope { body } => {
                 self.enter(mask);
-                self.targets.push(Target {
-                    broke: 0,
-                    continued: 0,
-                });
+                self.targets.push(Target { broke: 0, continued: 0 });
                 let end = self.block(body, mask);
                 return end | self.targets.pop().map_or(0, |target| target.broke);
             }
@@ -244,8 +236,7 @@ impl Machine<'_> {
                     let bits = self.get(*value, lane);
                     self.locals[local.index()][lane] = bits;
                     if let Some(info) = self.info {
-                        self.cells
-                            .insert((*local, unit(info.local(*local), lane)), bits);
+                        self.cells.insert((*local, unit(info.local(*local), lane)), bits);
                     }
                 }
             }
@@ -265,9 +256,7 @@ impl Machine<'_> {
                     }
                 }
             }
-            Op::Store {
-                pointer, values, ..
-            } => {
+            Op::Store { pointer, values, .. } => {
                 for lane in lanes(mask) {
                     let mut at = self.get(*pointer, lane);
                     for value in values {
@@ -278,9 +267,7 @@ impl Machine<'_> {
                     }
                 }
             }
-            Op::Load {
-                pointer, ty, count, ..
-            } => {
+            Op::Load { pointer, ty, count, .. } => {
                 let size = ty.scalar().map_or(8, Scalar::size) as usize;
                 for lane in lanes(mask) {
                     let base = self.get(*pointer, lane);
@@ -294,18 +281,12 @@ impl Machine<'_> {
                 }
             }
             Op::Group { op, width, operand } => self.group(*op, *width, *operand, inst.first, mask),
-            Op::Shuffle {
-                op, operand, index, ..
-            } => {
+            Op::Shuffle { op, operand, index, .. } => {
                 for lane in lanes(mask) {
                     let base = lane / SIMD * SIMD;
                     let at = match op {
-                        ShuffleOp::BroadcastFirst => {
-                            (base..).find(|l| mask >> l & 1 != 0).unwrap_or(lane)
-                        }
-                        ShuffleOp::ShuffleXor => {
-                            base + ((lane % SIMD) ^ (self.get(*index, lane) as usize % SIMD))
-                        }
+                        ShuffleOp::BroadcastFirst => (base..).find(|l| mask >> l & 1 != 0).unwrap_or(lane),
+                        ShuffleOp::ShuffleXor => base + ((lane % SIMD) ^ (self.get(*index, lane) as usize % SIMD)),
                         _ => base + self.get(*index, lane) as usize % SIMD,
                     };
                     let at = if mask >> at & 1 != 0 { at } else { lane };
@@ -315,17 +296,12 @@ impl Machine<'_> {
             Op::Vote { op, operand, .. } => {
                 for lane in lanes(mask) {
                     let base = lane / SIMD * SIMD;
-                    let active: Vec<usize> =
-                        (base..base + SIMD).filter(|l| mask >> l & 1 != 0).collect();
+                    let active: Vec<usize> = (base..base + SIMD).filter(|l| mask >> l & 1 != 0).collect();
                     let yes = |l: &usize| operand.is_some_and(|value| self.get(value, *l) != 0);
                     self.values[inst.first.index()][lane] = match op {
                         VoteOp::All => u64::from(active.iter().all(yes)),
                         VoteOp::Any => u64::from(active.iter().any(yes)),
-                        VoteOp::Ballot => active
-                            .iter()
-                            .filter(|l| yes(l))
-                            .map(|l| 1 << (l - base))
-                            .sum(),
+                        VoteOp::Ballot => active.iter().filter(|l| yes(l)).map(|l| 1 << (l - base)).sum(),
                         VoteOp::ActiveMask => active.iter().map(|l| 1 << (l - base)).sum(),
                         VoteOp::IsFirst => u64::from(active[0] == lane),
                     };
@@ -396,9 +372,7 @@ impl Machine<'_> {
             GroupWidth::Quad => 4,
         };
         for base in (0..LANES).step_by(width) {
-            let active: Vec<usize> = (base..base + width)
-                .filter(|l| mask >> l & 1 != 0)
-                .collect();
+            let active: Vec<usize> = (base..base + width).filter(|l| mask >> l & 1 != 0).collect();
             let op = match op {
                 GroupOp::Sum | GroupOp::PrefixInclusiveSum => BinaryOp::Add,
                 GroupOp::Max => BinaryOp::Max,
@@ -440,17 +414,11 @@ impl Machine<'_> {
                         u64::from(canonical(f32::from_bits(value.bits as u32)).to_bits())
                     }
                     (_, Some(value)) => value.bits,
-                    (UnaryOp::Sqrt, None) => {
-                        fold::float_bits(value.ty, fold::to_float(value).sqrt())
-                    }
+                    (UnaryOp::Sqrt, None) => fold::float_bits(value.ty, fold::to_float(value).sqrt()),
                     (op, None) => panic!("{op:?}"),
                 })
             }
-            Op::Binary { op, lhs, rhs, .. } => one(binary(
-                *op,
-                self.constant(*lhs, lane),
-                self.constant(*rhs, lane),
-            )),
+            Op::Binary { op, lhs, rhs, .. } => one(binary(*op, self.constant(*lhs, lane), self.constant(*rhs, lane))),
             Op::Ternary { op, a, b, c, .. } => {
                 assert_eq!(*op, TernaryOp::Fma);
                 let [a, b, c] = [a, b, c].map(|v| f32::from_bits(self.get(*v, lane) as u32));
@@ -481,9 +449,9 @@ impl Machine<'_> {
             Op::Bitcast { operand, .. } => one(self.get(*operand, lane)),
             Op::ArgumentPointer(id) => one((u64::from(id.0) + 1) << 32),
             Op::MemoryPointer(id) => one((u64::from(id.0) + 3) << 32),
-            Op::PointerOffset { pointer, offset } => one(self
-                .get(*pointer, lane)
-                .wrapping_add(self.get(*offset, lane))),
+            Op::PointerOffset { pointer, offset } => {
+                one(self.get(*pointer, lane).wrapping_add(self.get(*offset, lane)))
+            }
             Op::CoopGet { coop, slot } => {
                 let slot = self.get(*slot, lane) as u32;
                 one(self.tiles[lane].get(&(coop.0, slot)).copied().unwrap_or(0))
@@ -532,10 +500,7 @@ impl Machine<'_> {
 
     fn index(&self, coop: anymetal_ir::CoopId, slot: u32, lane: usize) -> Vec<u64> {
         let tile = self.kernel.coop(coop);
-        let (row, column) = tile
-            .layout()
-            .position(0, lane as u32 % 32, slot)
-            .unwrap_or((0, 0));
+        let (row, column) = tile.layout().position(0, lane as u32 % 32, slot).unwrap_or((0, 0));
         if tile.columns == 1 {
             vec![u64::from(row)]
         } else if tile.rows == 1 {
@@ -546,23 +511,13 @@ impl Machine<'_> {
     }
 
     /// The slot of a reduction tensor that holds the row or column of an element.
-    fn mapped(
-        &self,
-        to: anymetal_ir::CoopId,
-        from: anymetal_ir::CoopId,
-        slot: u32,
-        lane: usize,
-    ) -> u32 {
+    fn mapped(&self, to: anymetal_ir::CoopId, from: anymetal_ir::CoopId, slot: u32, lane: usize) -> u32 {
         let lane = lane as u32 % 32;
         let (to, from) = (self.kernel.coop(to), self.kernel.coop(from));
         let Some((row, column)) = from.layout().position(0, lane, slot) else {
             return 0;
         };
-        let wanted = if to.columns == 1 {
-            (row, 0)
-        } else {
-            (0, column)
-        };
+        let wanted = if to.columns == 1 { (row, 0) } else { (0, column) };
         (0..to.capacity())
             .find(|slot| to.layout().position(0, lane, *slot) == Some(wanted))
             .expect("a reduction has a slot for every element of the lane")

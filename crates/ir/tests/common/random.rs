@@ -1,10 +1,9 @@
 //! Random kernels, the same for the same seed. They always end, stay in bounds and never race.
 
 use anymetal_ir::{
-    Access, AddressSpace, Argument, ArgumentId, ArgumentKind, BinaryOp, Block, Builder, Builtin,
-    CompareOp, Const, CoopId, CoopRole, Cooperative, GroupOp, GroupWidth, Kernel, LayoutKind,
-    LocalId, MathMode, MatmulDescriptor, MemoryId, MemoryObject, Op, Scalar, ShuffleOp, Type,
-    UnaryOp, Unroll, ValueId, VoteOp,
+    Access, AddressSpace, Argument, ArgumentId, ArgumentKind, BinaryOp, Block, Builder, Builtin, CompareOp, Const,
+    CoopId, CoopRole, Cooperative, GroupOp, GroupWidth, Kernel, LayoutKind, LocalId, MathMode, MatmulDescriptor,
+    MemoryId, MemoryObject, Op, Scalar, ShuffleOp, Type, UnaryOp, Unroll, ValueId, VoteOp,
 };
 
 pub struct Rng(u64);
@@ -53,10 +52,7 @@ struct Generator {
 /// A random kernel.
 pub fn kernel(seed: u64) -> Kernel {
     let mut b = Builder::new("random");
-    for (i, access) in [Access::ReadWrite, Access::ReadOnly]
-        .into_iter()
-        .enumerate()
-    {
+    for (i, access) in [Access::ReadWrite, Access::ReadOnly].into_iter().enumerate() {
         b.argument(Argument {
             name: format!("a{i}"),
             index: i as u32,
@@ -331,13 +327,7 @@ impl Generator {
         let pointer = self.b.emit(base, &[Type::Pointer(space)]);
         let offset = if self.rng.below(3) != 0 {
             let bits = self.rng.below(8) as u64 * 4;
-            self.emit(
-                Op::Const(Const {
-                    ty: Scalar::I64,
-                    bits,
-                }),
-                Scalar::I64,
-            )
+            self.emit(Op::Const(Const { ty: Scalar::I64, bits }), Scalar::I64)
         } else {
             let index = self.value(Scalar::I64);
             let mask = self.b.emit(
@@ -357,10 +347,8 @@ impl Generator {
                 Scalar::I64,
             )
         };
-        self.b.emit(
-            Op::PointerOffset { pointer, offset },
-            &[Type::Pointer(space)],
-        )
+        self.b
+            .emit(Op::PointerOffset { pointer, offset }, &[Type::Pointer(space)])
     }
 
     fn memory(&mut self) {
@@ -405,9 +393,7 @@ impl Generator {
             }
             1 => {
                 let index = self.value(Scalar::U32);
-                let op = self
-                    .rng
-                    .pick(&[ShuffleOp::BroadcastFirst, ShuffleOp::ShuffleXor]);
+                let op = self.rng.pick(&[ShuffleOp::BroadcastFirst, ShuffleOp::ShuffleXor]);
                 let width = GroupWidth::Simd;
                 self.emit(
                     Op::Shuffle {
@@ -438,11 +424,7 @@ impl Generator {
     }
 
     fn block(&mut self, depth: usize) {
-        let n = if depth == 0 {
-            30
-        } else {
-            1 + self.rng.below(6)
-        };
+        let n = if depth == 0 { 30 } else { 1 + self.rng.below(6) };
         for _ in 0..n {
             if self.fuel > 0 {
                 self.statement(depth);
@@ -487,9 +469,7 @@ impl Generator {
         let new = self.b.emit(op, &[Scalar::I32.into()]);
         self.b.set(i, new);
         let latch = self.b.pop_block();
-        let unroll = self
-            .rng
-            .pick(&[Unroll::Default, Unroll::Full, Unroll::Never]);
+        let unroll = self.rng.pick(&[Unroll::Default, Unroll::Full, Unroll::Never]);
         self.b.loop_(body, latch, unroll);
         if self.rng.below(4) == 0 {
             self.emit(Op::LocalGet(i), Scalar::I32);
@@ -542,16 +522,8 @@ impl Generator {
             let x = this.emit(Op::CoopGet { coop: tile, slot }, Scalar::F32);
             let to = this.rng.pick(&reductions);
             let from = other;
-            let mapped = this
-                .b
-                .emit(Op::CoopMapSlot { to, from, slot }, &[Scalar::I32.into()]);
-            let y = this.emit(
-                Op::CoopGet {
-                    coop: to,
-                    slot: mapped,
-                },
-                Scalar::F32,
-            );
+            let mapped = this.b.emit(Op::CoopMapSlot { to, from, slot }, &[Scalar::I32.into()]);
+            let y = this.emit(Op::CoopGet { coop: to, slot: mapped }, Scalar::F32);
             let column = this.b.emit(
                 Op::CoopIndex { coop: tile, slot },
                 &[Scalar::I32.into(), Scalar::I32.into()],
@@ -615,12 +587,8 @@ impl Generator {
             let mut sum = self.b.float(Scalar::F32, 0.0);
             for slot in 0..self.b.kernel().coop(coop).capacity() {
                 let slot = self.small_int(slot.into());
-                let element = self
-                    .b
-                    .emit(Op::CoopGet { coop, slot }, &[Scalar::F32.into()]);
-                sum = self
-                    .b
-                    .binary(BinaryOp::Add, sum, element, MathMode::Precise);
+                let element = self.b.emit(Op::CoopGet { coop, slot }, &[Scalar::F32.into()]);
+                sum = self.b.binary(BinaryOp::Add, sum, element, MathMode::Precise);
             }
             let offset = self.b.constant(Scalar::I64, 64 + 4 * i as u64);
             let pointer = self.b.offset(base, offset);

@@ -62,19 +62,10 @@ pub const HEADERS: &[Header] = &[
     header("metal_packed_numeric", CONFIG),
     header("metal_execution_unit", CONFIG),
     header("simd/simd.h", CONFIG),
-    header(
-        "TargetConditionals.h",
-        include_str!("target_conditionals.h"),
-    ),
-    header(
-        "MetalPerformancePrimitives/MetalPerformancePrimitives.h",
-        MPP,
-    ),
+    header("TargetConditionals.h", include_str!("target_conditionals.h")),
+    header("MetalPerformancePrimitives/MetalPerformancePrimitives.h", MPP),
     header("MetalPerformancePrimitives/MPPTensorOpsMatMul2d.h", MPP),
-    header(
-        "MetalPerformancePrimitives/MPPTensorOpsConvolution2d.h",
-        MPP,
-    ),
+    header("MetalPerformancePrimitives/MPPTensorOpsConvolution2d.h", MPP),
     header("MetalPerformancePrimitives/MPPTensorOpsTypes.h", MPP),
     header("MetalPerformancePrimitives/MPPTensorOpsUtility.h", MPP),
     header("MetalPerformancePrimitives/MPPTensorOpsTraits.h", MPP),
@@ -124,9 +115,7 @@ pub(crate) fn edits(a: &str, b: &str) -> usize {
         let mut diagonal = row[0];
         row[0] = i + 1;
         for (j, cb) in b.iter().enumerate() {
-            let next = (diagonal + usize::from(ca != *cb))
-                .min(row[j] + 1)
-                .min(row[j + 1] + 1);
+            let next = (diagonal + usize::from(ca != *cb)).min(row[j] + 1).min(row[j + 1] + 1);
             diagonal = row[j + 1];
             row[j + 1] = next;
         }

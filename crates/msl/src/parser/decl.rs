@@ -7,9 +7,8 @@ use super::function::kernel_span;
 use super::types::DeclSpecs;
 use super::{Context, PResult, Parser, refuse};
 use crate::ast::{
-    AliasDecl, Attr, Decl, Ident, Init, Instantiation, InstantiationTarget, Name, NamespaceDecl,
-    Path, PathRoot, Segment, StaticAssert, TemplateArg, TemplateArgKind, TemplateHeader, Ty,
-    TyKind, VarDecl,
+    AliasDecl, Attr, Decl, Ident, Init, Instantiation, InstantiationTarget, Name, NamespaceDecl, Path, PathRoot,
+    Segment, StaticAssert, TemplateArg, TemplateArgKind, TemplateHeader, Ty, TyKind, VarDecl,
 };
 use crate::diagnostics::Diagnostic;
 use crate::source::Span;
@@ -140,8 +139,7 @@ impl Parser<'_> {
         start: Span,
     ) -> PResult<()> {
         let open = self.expect(Punct::LBrace)?;
-        self.scopes
-            .open(name.as_ref().map(|n| &n.name), NameKind::Namespace);
+        self.scopes.open(name.as_ref().map(|n| &n.name), NameKind::Namespace);
         if is_inline {
             self.scopes.expose_to_parent();
         }
@@ -178,11 +176,7 @@ impl Parser<'_> {
     }
 
     /// `using namespace a;`, `using a::b;`, `using X = T;`
-    pub(super) fn using(
-        &mut self,
-        template: Option<TemplateHeader>,
-        out: &mut Vec<Decl>,
-    ) -> PResult<()> {
+    pub(super) fn using(&mut self, template: Option<TemplateHeader>, out: &mut Vec<Decl>) -> PResult<()> {
         let start = self.bump().span;
         if self.eat_word("namespace") {
             let path = self.path(true)?;
@@ -194,9 +188,7 @@ impl Parser<'_> {
         if self.at_word("enum") {
             return Err(refuse::unsupported("'using enum' is", self.span()));
         }
-        if self.peek().ident().is_some()
-            && (self.nth_is(1, Punct::Assign) || self.nth_is(1, Punct::LBracket))
-        {
+        if self.peek().ident().is_some() && (self.nth_is(1, Punct::Assign) || self.nth_is(1, Punct::LBracket)) {
             let name = self.ident("a name")?;
             let mut attrs = Vec::new();
             self.attributes(&mut attrs)?;
@@ -241,12 +233,7 @@ impl Parser<'_> {
     }
 
     /// Declares a name in the scope around the template parameters.
-    pub(super) fn declare_outside_template(
-        &mut self,
-        name: &crate::ast::Name,
-        kind: NameKind,
-        in_template: bool,
-    ) {
+    pub(super) fn declare_outside_template(&mut self, name: &crate::ast::Name, kind: NameKind, in_template: bool) {
         if in_template {
             self.scopes.declare_below(name, kind);
         } else {
@@ -341,13 +328,9 @@ impl Parser<'_> {
         };
         if self.at(Punct::LBrace) {
             return Err(Box::new(
-                Diagnostic::error(
-                    "E0307",
-                    "an explicit instantiation has no body",
-                    self.span(),
-                )
-                .label("body given here")
-                .help("write 'template <>' for a specialisation"),
+                Diagnostic::error("E0307", "an explicit instantiation has no body", self.span())
+                    .label("body given here")
+                    .help("write 'template <>' for a specialisation"),
             ));
         }
         self.expect(Punct::Semi)?;
@@ -454,16 +437,10 @@ impl Parser<'_> {
                 out.push(Decl::Var(Arc::new(var)));
                 Ok(())
             }
-            _ if context == Context::Block && specs.ty.is_none() && !specs.attrs.is_empty() => {
-                Ok(())
-            }
+            _ if context == Context::Block && specs.ty.is_none() && !specs.attrs.is_empty() => Ok(()),
             _ => Err(Box::new(
-                Diagnostic::error(
-                    "E0307",
-                    "this declaration declares nothing",
-                    self.since(start),
-                )
-                .label("no name follows the type"),
+                Diagnostic::error("E0307", "this declaration declares nothing", self.since(start))
+                    .label("no name follows the type"),
             )),
         }
     }
@@ -503,10 +480,7 @@ impl Parser<'_> {
             return Ok(false);
         }
         if is_special && !self.at(Punct::Tilde) && !self.at_word("operator") {
-            let named = self
-                .peek()
-                .ident()
-                .is_some_and(|n| !super::types::is_keyword(n));
+            let named = self.peek().ident().is_some_and(|n| !super::types::is_keyword(n));
             if !named {
                 return self.expected(if context == Context::Block {
                     "an expression"
@@ -519,12 +493,8 @@ impl Parser<'_> {
             && !self.at_nested_declarator()
         {
             return Err(Box::new(
-                Diagnostic::error(
-                    "E0308",
-                    format!("the type of '{path}' is missing"),
-                    path.span,
-                )
-                .label("expected a type before this name"),
+                Diagnostic::error("E0308", format!("the type of '{path}' is missing"), path.span)
+                    .label("expected a type before this name"),
             ));
         }
         let mut d = self.declarator(base, context, false)?;
@@ -532,20 +502,14 @@ impl Parser<'_> {
             return self.expected("a name");
         };
         if let Some(part) = d.function.take() {
-            let finished = self.function(
-                context, headers, specs, d, part, is_special, start, scopes, out,
-            )?;
+            let finished = self.function(context, headers, specs, d, part, is_special, start, scopes, out)?;
             return Ok(finished);
         }
         self.scopes.reset(scopes);
         if is_special {
             return Err(Box::new(
-                Diagnostic::error(
-                    "E0301",
-                    format!("unknown declaration of '{}'", ident.name),
-                    ident.span,
-                )
-                .label("expected a type before it"),
+                Diagnostic::error("E0301", format!("unknown declaration of '{}'", ident.name), ident.span)
+                    .label("expected a type before it"),
             ));
         }
         // `typedef void (f_t)(int);` gives a function type.
@@ -696,10 +660,7 @@ fn vector_type<'a>(ty: Ty, attrs: impl Iterator<Item = &'a Attr>) -> Ty {
         args,
         template_keyword: false,
     };
-    let segments = vec![
-        segment("metal", None),
-        segment("vec", Some(vec![element, count])),
-    ];
+    let segments = vec![segment("metal", None), segment("vec", Some(vec![element, count]))];
     let path = Path {
         root: PathRoot::Global,
         segments,

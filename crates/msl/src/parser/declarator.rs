@@ -1,10 +1,7 @@
 //! Declarators: what stands around a declared name, `*p`, `(&a)[4]`, `f(int x) const`.
 
 use super::{Context, PResult, Parser, types};
-use crate::ast::{
-    Attr, Expr, FunctionTy, Ident, Name, Param, Path, PathRoot, Quals, Segment, TemplateArg, Ty,
-    TyKind,
-};
+use crate::ast::{Attr, Expr, FunctionTy, Ident, Name, Param, Path, PathRoot, Quals, Segment, TemplateArg, Ty, TyKind};
 use crate::diagnostics::Diagnostic;
 use crate::source::Span;
 use crate::token::{Punct, TokenKind};
@@ -137,12 +134,7 @@ impl Parser<'_> {
     }
 
     /// A declarator with a name. In a parameter the name may be missing.
-    pub(super) fn declarator(
-        &mut self,
-        base: Ty,
-        context: Context,
-        parameter: bool,
-    ) -> PResult<Declarator> {
+    pub(super) fn declarator(&mut self, base: Ty, context: Context, parameter: bool) -> PResult<Declarator> {
         self.enter()?;
         let ty = self.pointer_operators(base)?;
         let mut attrs = Vec::new();
@@ -178,12 +170,11 @@ impl Parser<'_> {
                 self.scopes.open_path(&path);
                 self.scopes.push();
             }
-            let function =
-                if self.at(Punct::LParen) && !parameter && self.at_parameters(context, &name) {
-                    Some(self.function_part(&name)?)
-                } else {
-                    None
-                };
+            let function = if self.at(Punct::LParen) && !parameter && self.at_parameters(context, &name) {
+                Some(self.function_part(&name)?)
+            } else {
+                None
+            };
             let ty = if function.is_some() {
                 ty
             } else {
@@ -295,17 +286,11 @@ impl Parser<'_> {
                 | Punct::Dot
                 | Punct::Ellipsis),
             ) => {
-                return self.expected(&format!(
-                    "an operator that can be overloaded, not '{}'",
-                    p.spelling()
-                ));
+                return self.expected(&format!("an operator that can be overloaded, not '{}'", p.spelling()));
             }
             TokenKind::Punct(p) => p.spelling().to_string(),
             TokenKind::Str(_) => {
-                return Err(super::refuse::unsupported(
-                    "user-defined literals are",
-                    self.span(),
-                ));
+                return Err(super::refuse::unsupported("user-defined literals are", self.span()));
             }
             TokenKind::Ident(_) => {
                 let base = self.type_specifiers_only()?;
@@ -336,21 +321,13 @@ impl Parser<'_> {
             return true;
         }
         if let Some(word) = next.ident() {
-            if is_qualifier_word(word)
-                || matches!(
-                    word.as_str(),
-                    "typename" | "struct" | "enum" | "class" | "auto"
-                )
-            {
+            if is_qualifier_word(word) || matches!(word.as_str(), "typename" | "struct" | "enum" | "class" | "auto") {
                 return true;
             }
             if !types::is_keyword(word) && self.scopes.kind(word).is_value() {
                 return false;
             }
-            if context == Context::Block
-                && !types::is_keyword(word)
-                && self.scopes.kind(word) == NameKind::Unknown
-            {
+            if context == Context::Block && !types::is_keyword(word) && self.scopes.kind(word) == NameKind::Unknown {
                 return false;
             }
         } else if !(next.is(Punct::LBracket) || next.is(Punct::ColonColon)) {
@@ -366,9 +343,7 @@ impl Parser<'_> {
             Ok(_) => true,
             // At namespace scope a parameter list with a mistake is more likely than an initialiser; and what is refused by
             // name was meant as a type.
-            Err(d) => {
-                context == Context::Namespace || matches!(d.code, "E0310" | "E0311" | "E0312")
-            }
+            Err(d) => context == Context::Namespace || matches!(d.code, "E0310" | "E0311" | "E0312"),
         }
     }
 
@@ -397,10 +372,7 @@ impl Parser<'_> {
                 continue;
             }
             if self.at_word("override") || self.at_word("final") {
-                return Err(super::refuse::unsupported(
-                    "virtual functions are",
-                    self.span(),
-                ));
+                return Err(super::refuse::unsupported("virtual functions are", self.span()));
             }
             if self.at(Punct::Amp) || self.at(Punct::AndAnd) {
                 // Reference qualifiers change overload resolution only.

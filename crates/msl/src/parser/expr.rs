@@ -79,10 +79,7 @@ impl Parser<'_> {
         self.enter()?;
         let left = self.conditional()?;
         let result = match self.punct().and_then(assign_op) {
-            Some(op)
-                if !(self.nth_is(1, Punct::Ellipsis)
-                    || self.no_gt && self.at(Punct::ShrAssign)) =>
-            {
+            Some(op) if !(self.nth_is(1, Punct::Ellipsis) || self.no_gt && self.at(Punct::ShrAssign)) => {
                 self.bump();
                 let right = if self.at(Punct::LBrace) {
                     self.init_list()?
@@ -114,9 +111,9 @@ impl Parser<'_> {
         let yes = self.expression()?;
         self.no_gt = no_gt;
         if !self.at(Punct::Colon) {
-            return self.expected("':'").map_err(|d: Box<crate::Diagnostic>| {
-                Box::new(d.secondary(open, "the conditional begins here"))
-            });
+            return self
+                .expected("':'")
+                .map_err(|d: Box<crate::Diagnostic>| Box::new(d.secondary(open, "the conditional begins here")));
         }
         self.bump();
         let no = self.assignment()?;
@@ -133,10 +130,7 @@ impl Parser<'_> {
         let mut left = self.unary()?;
         let mut length = 0;
         while let Some((level, op)) = self.punct().and_then(binary_op) {
-            if level < min
-                || (self.no_gt && self.at_close_angle())
-                || self.nth_is(1, Punct::Ellipsis)
-            {
+            if level < min || (self.no_gt && self.at_close_angle()) || self.nth_is(1, Punct::Ellipsis) {
                 break;
             }
             length += 1;
@@ -363,10 +357,7 @@ impl Parser<'_> {
                     }
                 }
                 Some(Punct::DotStar | Punct::ArrowStar) => {
-                    return Err(super::refuse::unsupported(
-                        "pointers to members are",
-                        self.span(),
-                    ));
+                    return Err(super::refuse::unsupported("pointers to members are", self.span()));
                 }
                 Some(Punct::PlusPlus) => {
                     self.bump();
@@ -496,10 +487,7 @@ impl Parser<'_> {
         let start = self.span();
         let keyword = self.eat_word("template");
         if self.at(Punct::Tilde) {
-            return Err(super::refuse::unsupported(
-                "calling a destructor is",
-                self.span(),
-            ));
+            return Err(super::refuse::unsupported("calling a destructor is", self.span()));
         }
         let ident: Ident = self.ident("the name of a member")?;
         if self.at(Punct::ColonColon) && self.scopes.kind(&ident.name).is_type() {

@@ -6,9 +6,7 @@ use super::decl::Headers;
 use super::declarator::{Declarator, FunctionPart};
 use super::types::DeclSpecs;
 use super::{Context, PResult, Parser, refuse};
-use crate::ast::{
-    Body, Decl, FunctionDecl, FunctionKind, FunctionTy, Init, MemberInit, Ty, TyKind,
-};
+use crate::ast::{Body, Decl, FunctionDecl, FunctionKind, FunctionTy, Init, MemberInit, Ty, TyKind};
 use crate::source::Span;
 use crate::token::{Punct, TokenKind};
 
@@ -56,10 +54,7 @@ impl Parser<'_> {
         }
         if self.eat(Punct::Arrow) {
             let ty = self.type_id()?;
-            if kind == FunctionKind::Constructor
-                && context == Context::Namespace
-                && d.name.qualifier.is_empty()
-            {
+            if kind == FunctionKind::Constructor && context == Context::Namespace && d.name.qualifier.is_empty() {
                 kind = FunctionKind::DeductionGuide;
             }
             ret = ty;

@@ -133,8 +133,7 @@ const MEMBER_TEMPLATES: &[&str] = &[
 ];
 
 const SCALARS: &[&str] = &[
-    "bool", "char", "uchar", "short", "ushort", "int", "uint", "long", "ulong", "half", "bfloat",
-    "float",
+    "bool", "char", "uchar", "short", "ushort", "int", "uint", "long", "ulong", "half", "bfloat", "float",
 ];
 
 /// Namespaces of the library.

@@ -75,11 +75,7 @@ pub(crate) struct Parser<'t> {
 }
 
 /// Parses a whole token list, which ends with [`TokenKind::Eof`].
-pub(crate) fn parse_tokens(
-    tokens: &[Token],
-    available: Available,
-    max_errors: usize,
-) -> (Vec<Decl>, Vec<Diagnostic>) {
+pub(crate) fn parse_tokens(tokens: &[Token], available: Available, max_errors: usize) -> (Vec<Decl>, Vec<Diagnostic>) {
     let mut parser = Parser {
         tokens,
         pos: 0,
@@ -221,13 +217,9 @@ impl<'t> Parser<'t> {
         self.depth += 1;
         if self.fuel == 0 {
             return Err(Box::new(
-                Diagnostic::error(
-                    "E0302",
-                    "this source is too ambiguous to parse",
-                    self.span(),
-                )
-                .label("gave up here")
-                .help("break up deeply nested template arguments and casts"),
+                Diagnostic::error("E0302", "this source is too ambiguous to parse", self.span())
+                    .label("gave up here")
+                    .help("break up deeply nested template arguments and casts"),
             ));
         }
         if self.depth > MAX_DEPTH {
@@ -268,12 +260,8 @@ impl<'t> Parser<'t> {
         let previous = self.last_span();
         if missing && self.pos > 0 && (token.line_start || matches!(token.kind, TokenKind::Eof)) {
             return Err(Box::new(
-                Diagnostic::error(
-                    "E0301",
-                    format!("expected {what}, found {found}"),
-                    previous.end(),
-                )
-                .label(format!("{what} is missing here")),
+                Diagnostic::error("E0301", format!("expected {what}, found {found}"), previous.end())
+                    .label(format!("{what} is missing here")),
             ));
         }
         if let TokenKind::Stray(c) = token.kind {
@@ -287,12 +275,8 @@ impl<'t> Parser<'t> {
             ));
         }
         Err(Box::new(
-            Diagnostic::error(
-                "E0301",
-                format!("expected {what}, found {found}"),
-                token.span,
-            )
-            .label(format!("expected {what}")),
+            Diagnostic::error("E0301", format!("expected {what}, found {found}"), token.span)
+                .label(format!("expected {what}")),
         ))
     }
 
@@ -341,8 +325,7 @@ impl<'t> Parser<'t> {
         let (Some(first), last) = (path.segments.first(), path.last()) else {
             return Ok(());
         };
-        let library = path.segments.len() == 1
-            || matches!(first.ident.name.as_str(), "metal" | "mpp" | "tensor_ops");
+        let library = path.segments.len() == 1 || matches!(first.ident.name.as_str(), "metal" | "mpp" | "tensor_ops");
         if !library || self.scopes.is_declared(&last.ident.name) {
             return Ok(());
         }
@@ -363,9 +346,7 @@ impl<'t> Parser<'t> {
         loop {
             match self.punct() {
                 Some(Punct::LParen | Punct::LBracket | Punct::LBrace) => depth += 1,
-                Some(Punct::RParen | Punct::RBracket | Punct::RBrace) => {
-                    depth = depth.saturating_sub(1)
-                }
+                Some(Punct::RParen | Punct::RBracket | Punct::RBrace) => depth = depth.saturating_sub(1),
                 _ => {}
             }
             if self.at_eof() {
@@ -397,8 +378,7 @@ impl<'t> Parser<'t> {
                 Some(Punct::LBrace) => {
                     self.skip_group();
                     // `struct X { … } x;` goes on, a function does not.
-                    let goes_on =
-                        self.at(Punct::Semi) || self.at(Punct::Comma) || self.at(Punct::Assign);
+                    let goes_on = self.at(Punct::Semi) || self.at(Punct::Comma) || self.at(Punct::Assign);
                     let declarator = self.peek().ident().is_some_and(|n| !types::is_keyword(n))
                         && (self.nth_is(1, Punct::Semi) || self.nth_is(1, Punct::Assign));
                     if !goes_on && !declarator {

@@ -20,12 +20,8 @@ impl Parser<'_> {
             TokenKind::Char(text) => {
                 let Some(value) = lexer::char_value(text) else {
                     return Err(Box::new(
-                        Diagnostic::error(
-                            "E0205",
-                            format!("invalid character literal {text}"),
-                            start,
-                        )
-                        .label("exactly one character is allowed"),
+                        Diagnostic::error("E0205", format!("invalid character literal {text}"), start)
+                            .label("exactly one character is allowed"),
                     ));
                 };
                 self.bump();
@@ -201,9 +197,7 @@ impl Parser<'_> {
             let first = self.pos;
             let e = self.expression()?;
             match self.punct().and_then(expr::fold_op) {
-                Some((op, assign)) if self.nth_is(1, Punct::Ellipsis) => {
-                    self.right_fold(e, first, op, assign)?
-                }
+                Some((op, assign)) if self.nth_is(1, Punct::Ellipsis) => self.right_fold(e, first, op, assign)?,
                 _ => ExprKind::Paren(Box::new(e)),
             }
         };
@@ -216,13 +210,7 @@ impl Parser<'_> {
     }
 
     /// `e op ...` and `e op ... op e`; the operator is the current token, `e` began at token `first`.
-    fn right_fold(
-        &mut self,
-        e: Expr,
-        first: usize,
-        op: crate::ast::BinOp,
-        assign: bool,
-    ) -> PResult<ExprKind> {
+    fn right_fold(&mut self, e: Expr, first: usize, op: crate::ast::BinOp, assign: bool) -> PResult<ExprKind> {
         let has_pack = self.tokens[first..self.pos]
             .iter()
             .any(|t| t.ident().is_some_and(|n| self.scopes.is_pack(n)));
@@ -243,11 +231,7 @@ impl Parser<'_> {
         }
         self.bump();
         let right = self.unary()?;
-        let (pack, init, left) = if has_pack {
-            (e, right, false)
-        } else {
-            (right, e, true)
-        };
+        let (pack, init, left) = if has_pack { (e, right, false) } else { (right, e, true) };
         Ok(ExprKind::Fold {
             op,
             assign,

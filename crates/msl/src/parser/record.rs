@@ -5,8 +5,8 @@ use std::sync::Arc;
 use super::types::DeclSpecs;
 use super::{Context, PResult, Parser, refuse, types};
 use crate::ast::{
-    Access, Attr, Base, Body, Decl, EnumDecl, Enumerator, FunctionDecl, Ident, Member, Name, Path,
-    PathRoot, RecordDecl, RecordKind, Segment, Ty, TyKind,
+    Access, Attr, Base, Body, Decl, EnumDecl, Enumerator, FunctionDecl, Ident, Member, Name, Path, PathRoot,
+    RecordDecl, RecordKind, Segment, Ty, TyKind,
 };
 use crate::source::Span;
 use crate::token::{Punct, TokenKind};
@@ -37,11 +37,7 @@ impl Parser<'_> {
     }
 
     /// `struct X`, `struct X : B { … }`, `struct { … }`; the current token is the keyword.
-    pub(super) fn record_specifier(
-        &mut self,
-        kind: RecordKind,
-        out: &mut DeclSpecs,
-    ) -> PResult<Ty> {
+    pub(super) fn record_specifier(&mut self, kind: RecordKind, out: &mut DeclSpecs) -> PResult<Ty> {
         let headers = std::mem::take(&mut self.record_headers);
         let start = self.bump().span;
         let mut attrs: Vec<Attr> = Vec::new();
@@ -80,8 +76,7 @@ impl Parser<'_> {
             };
             return Ok(self.plain(TyKind::Path(path), start));
         }
-        let is_template =
-            headers.last().is_some_and(|h| !h.params.is_empty()) || spec_args.is_some();
+        let is_template = headers.last().is_some_and(|h| !h.params.is_empty()) || spec_args.is_some();
         let name_kind = if is_template {
             NameKind::TypeTemplate
         } else {
@@ -131,12 +126,7 @@ impl Parser<'_> {
     }
 
     /// Bases and members.
-    fn record_definition(
-        &mut self,
-        record: &mut RecordDecl,
-        kind: NameKind,
-        in_template: bool,
-    ) -> PResult<()> {
+    fn record_definition(&mut self, record: &mut RecordDecl, kind: NameKind, in_template: bool) -> PResult<()> {
         self.enter()?;
         let name = record.name.as_ref().map(|n| n.name.clone());
         let scopes = self.scopes.mark();
@@ -200,11 +190,7 @@ impl Parser<'_> {
                 self.scopes.make_visible(path);
             }
             let is_pack = self.eat(Punct::Ellipsis);
-            record.bases.push(Base {
-                access,
-                ty,
-                is_pack,
-            });
+            record.bases.push(Base { access, ty, is_pack });
             if !self.eat(Punct::Comma) {
                 return Ok(());
             }
@@ -266,12 +252,7 @@ impl Parser<'_> {
     }
 
     /// Skips the initialisers and body of a member function and remembers where they are.
-    pub(super) fn defer_body(
-        &mut self,
-        _function: &FunctionDecl,
-        scopes: usize,
-        index: usize,
-    ) -> PResult<()> {
+    pub(super) fn defer_body(&mut self, _function: &FunctionDecl, scopes: usize, index: usize) -> PResult<()> {
         let pos = self.pos;
         if self.eat(Punct::Colon) {
             // Members with their initialisers, up to the `{` that follows one.
@@ -371,8 +352,7 @@ impl Parser<'_> {
             return Ok(self.plain(TyKind::Path(path), start));
         }
         let mut enumerators = None;
-        self.scopes
-            .open(name.as_ref().map(|n| &n.name), NameKind::Type);
+        self.scopes.open(name.as_ref().map(|n| &n.name), NameKind::Type);
         if !is_scoped {
             self.scopes.expose_to_parent();
         }

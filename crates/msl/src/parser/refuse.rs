@@ -59,9 +59,7 @@ pub(super) fn attribute(name: &str, span: Span) -> PResult<()> {
         "vertex" | "fragment" | "mesh" | "object" | "patch" | "tile" => {
             refusal(&format!("'[[{name}]]' functions are"), span)
         }
-        "intersection" | "visible" | "stitchable" => {
-            refusal(&format!("'[[{name}]]' functions are"), span)
-        }
+        "intersection" | "visible" | "stitchable" => refusal(&format!("'[[{name}]]' functions are"), span),
         "texture"
         | "sampler"
         | "color"
@@ -76,9 +74,7 @@ pub(super) fn attribute(name: &str, span: Span) -> PResult<()> {
         | "viewport_array_index" => refusal(&format!("the attribute '[[{name}]]' is"), span),
         _ => return Ok(()),
     };
-    Err(Box::new(d.note(
-        "anymetal runs compute kernels on buffers and tensors",
-    )))
+    Err(Box::new(d.note("anymetal runs compute kernels on buffers and tensors")))
 }
 
 /// Refuses a type of the library outside compute on buffers and tensors.
@@ -110,9 +106,7 @@ pub(super) fn type_name(name: &str, span: Span) -> PResult<()> {
             "visible_function_table" => "function tables are",
             "imageblock" => "image blocks are",
             "interpolant" => "interpolants are",
-            "command_buffer" | "render_command" | "compute_command" => {
-                "indirect command buffers are"
-            }
+            "command_buffer" | "render_command" | "compute_command" => "indirect command buffers are",
             "mesh_grid_properties" | "mesh" => "mesh functions are",
             "patch_control_point" => "tessellation is",
             _ => return Ok(()),

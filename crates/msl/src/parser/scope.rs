@@ -108,21 +108,10 @@ impl Scopes {
                 return;
             }
             let scope = scope.or(old.scope);
-            *old = Entry {
-                kind,
-                scope,
-                is_pack,
-            };
+            *old = Entry { kind, scope, is_pack };
             return;
         }
-        names.insert(
-            name.clone(),
-            Entry {
-                kind,
-                scope,
-                is_pack,
-            },
-        );
+        names.insert(name.clone(), Entry { kind, scope, is_pack });
     }
 
     /// Declares a name in the innermost scope.
@@ -149,13 +138,7 @@ impl Scopes {
 
     /// Declares a function in the scope that was innermost at `mark`, or the one around it when that holds template
     /// parameters.
-    pub(super) fn declare_at(
-        &mut self,
-        name: &Name,
-        kind: NameKind,
-        mark: usize,
-        in_template: bool,
-    ) {
+    pub(super) fn declare_at(&mut self, name: &Name, kind: NameKind, mark: usize, in_template: bool) {
         let below = if in_template { 2 } else { 1 };
         let id = self.stack[mark.saturating_sub(below).min(self.stack.len() - 1)];
         self.declare_in(id, name, kind);
@@ -207,9 +190,7 @@ impl Scopes {
 
     /// Opens the scope of a namespace, record or enum of this name, making it when it is new.
     pub(super) fn open(&mut self, name: Option<&Name>, kind: NameKind) {
-        let existing = name
-            .and_then(|n| self.current().names.get(n))
-            .and_then(|e| e.scope);
+        let existing = name.and_then(|n| self.current().names.get(n)).and_then(|e| e.scope);
         let id = match existing {
             Some(id) => id,
             None => {
@@ -287,17 +268,11 @@ impl Scopes {
         if depth > 8 {
             return None;
         }
-        scope
-            .visible
-            .iter()
-            .find_map(|v| self.find_in(*v, name, depth + 1))
+        scope.visible.iter().find_map(|v| self.find_in(*v, name, depth + 1))
     }
 
     fn find(&self, name: &str) -> Option<Entry> {
-        self.stack
-            .iter()
-            .rev()
-            .find_map(|id| self.find_in(*id, name, 0))
+        self.stack.iter().rev().find_map(|id| self.find_in(*id, name, 0))
     }
 
     fn resolve_scope(&self, path: &[&Name]) -> Option<usize> {
@@ -345,10 +320,7 @@ impl Scopes {
         if matches!(root, PathRoot::Decltype(_)) {
             return of_object(last);
         }
-        if let Some(entry) = self
-            .resolve_scope(prefix)
-            .and_then(|id| self.find_in(id, last, 0))
-        {
+        if let Some(entry) = self.resolve_scope(prefix).and_then(|id| self.find_in(id, last, 0)) {
             return entry.kind;
         }
         if prefix.iter().all(|n| library::is_namespace(n)) {

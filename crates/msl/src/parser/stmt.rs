@@ -84,11 +84,7 @@ impl Parser<'_> {
                 Some(Punct::RBrace) => return,
                 Some(Punct::LBrace) => {
                     self.skip_group();
-                    if parens == 0
-                        && self.pos > failed
-                        && !self.at(Punct::RParen)
-                        && !self.at(Punct::Comma)
-                    {
+                    if parens == 0 && self.pos > failed && !self.at(Punct::RParen) && !self.at(Punct::Comma) {
                         self.eat(Punct::Semi);
                         return;
                     }
@@ -120,10 +116,7 @@ impl Parser<'_> {
             }
             return self.hinted_loop();
         }
-        if self.at(Punct::LBracket)
-            && self.nth_is(1, Punct::LBracket)
-            && !self.attributes_before_declaration()
-        {
+        if self.at(Punct::LBracket) && self.nth_is(1, Punct::LBracket) && !self.attributes_before_declaration() {
             let mut attrs = Vec::new();
             self.attributes(&mut attrs)?;
             return self.statement();
@@ -174,17 +167,13 @@ impl Parser<'_> {
                 self.expect(Punct::Semi)?;
                 StmtKind::Return(value)
             }
-            Some(
-                word @ ("goto" | "try" | "throw" | "asm" | "__asm" | "__asm__" | "delete" | "new"
-                | "co_return"),
-            ) => {
+            Some(word @ ("goto" | "try" | "throw" | "asm" | "__asm" | "__asm__" | "delete" | "new" | "co_return")) => {
                 refuse::keyword(word, start)?;
                 return self.expected("a statement");
             }
             Some("else") => {
                 return Err(Box::new(
-                    Diagnostic::error("E0306", "'else' without 'if'", start)
-                        .label("no 'if' before it"),
+                    Diagnostic::error("E0306", "'else' without 'if'", start).label("no 'if' before it"),
                 ));
             }
             Some(word) if self.nth_is(1, Punct::Colon) && !types::is_keyword(word) => {
@@ -227,9 +216,7 @@ impl Parser<'_> {
                 Pragma::UnrollFull => Unroll::Full,
                 Pragma::UnrollEnable => Unroll::Enable,
                 Pragma::UnrollDisable => Unroll::Disable,
-                Pragma::UnrollCount(tokens) => {
-                    Unroll::Count(Box::new(self.pragma_expression(tokens, span)?))
-                }
+                Pragma::UnrollCount(tokens) => Unroll::Count(Box::new(self.pragma_expression(tokens, span)?)),
                 Pragma::Fp(_) => break,
             };
             self.bump();
@@ -244,12 +231,8 @@ impl Parser<'_> {
         }
         if let Some((_, span)) = hints.unroll {
             self.report(
-                Diagnostic::warning(
-                    "W0301",
-                    "this pragma stands before something that is not a loop",
-                    span,
-                )
-                .label("ignored"),
+                Diagnostic::warning("W0301", "this pragma stands before something that is not a loop", span)
+                    .label("ignored"),
             );
         }
         if self.at(Punct::RBrace) {
@@ -494,9 +477,9 @@ impl Parser<'_> {
             return true;
         }
         match word {
-            "static" | "constexpr" | "inline" | "extern" | "struct" | "class" | "union"
-            | "enum" | "typedef" | "using" | "namespace" | "static_assert" | "_Static_assert"
-            | "template" | "auto" | "friend" | "alignas" | "__attribute__" | "kernel" => true,
+            "static" | "constexpr" | "inline" | "extern" | "struct" | "class" | "union" | "enum" | "typedef"
+            | "using" | "namespace" | "static_assert" | "_Static_assert" | "template" | "auto" | "friend"
+            | "alignas" | "__attribute__" | "kernel" => true,
             "typename" | "decltype" => self.type_begins_declaration(),
             _ if types::is_arithmetic_word(word) => self.type_begins_declaration(),
             _ if types::is_keyword(word) => matches!(word, "thread_local" | "register" | "virtual"),
@@ -557,10 +540,7 @@ impl Parser<'_> {
                 }) {
                     i += 1;
                 }
-                let named = self
-                    .peek_nth(i)
-                    .ident()
-                    .is_some_and(|w| !types::is_keyword(w));
+                let named = self.peek_nth(i).ident().is_some_and(|w| !types::is_keyword(w));
                 let ended = matches!(
                     self.peek_nth(i + 1).kind,
                     TokenKind::Punct(
@@ -578,10 +558,7 @@ impl Parser<'_> {
             Some(Punct::LParen) => {
                 // `T (*f)(int)`, `T (&a)[4]`
                 kind.is_type()
-                    && matches!(
-                        self.peek_nth(1).kind,
-                        TokenKind::Punct(Punct::Star | Punct::Amp)
-                    )
+                    && matches!(self.peek_nth(1).kind, TokenKind::Punct(Punct::Star | Punct::Amp))
                     && self.peek_nth(2).ident().is_some()
                     && self.nth_is(3, Punct::RParen)
                     && (self.nth_is(4, Punct::LParen) || self.nth_is(4, Punct::LBracket))

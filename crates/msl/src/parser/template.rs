@@ -2,8 +2,8 @@
 
 use super::{PResult, Parser, types};
 use crate::ast::{
-    BinOp, Expr, ExprKind, Ident, Path, PathRoot, Segment, TemplateArg, TemplateArgKind,
-    TemplateHeader, TemplateParam, TemplateParamKind,
+    BinOp, Expr, ExprKind, Ident, Path, PathRoot, Segment, TemplateArg, TemplateArgKind, TemplateHeader, TemplateParam,
+    TemplateParamKind,
 };
 use crate::source::Span;
 use crate::token::{Punct, TokenKind};
@@ -23,12 +23,7 @@ impl Parser<'_> {
     }
 
     /// The rest of a path after `decltype(e)`; the current token is `::`.
-    pub(super) fn path_after_root(
-        &mut self,
-        root: PathRoot,
-        start: Span,
-        as_type: bool,
-    ) -> PResult<Path> {
+    pub(super) fn path_after_root(&mut self, root: PathRoot, start: Span, as_type: bool) -> PResult<Path> {
         self.expect(Punct::ColonColon)?;
         self.path_segments(root, start, as_type)
     }
@@ -61,8 +56,7 @@ impl Parser<'_> {
                 template_keyword,
             });
             let more = self.at(Punct::ColonColon)
-                && (self.peek_nth(1).ident().is_some() && !self.peek_nth(1).is_ident("operator")
-                    || !as_type);
+                && (self.peek_nth(1).ident().is_some() && !self.peek_nth(1).is_ident("operator") || !as_type);
             if !more || self.nth_is(1, Punct::Star) || self.nth_is(1, Punct::Tilde) {
                 return Ok(Path {
                     root,
@@ -178,9 +172,7 @@ impl Parser<'_> {
         };
         let kind = match ty {
             Some(ty) => match Self::bare_path(&ty) {
-                Some(path) if !self.tokens_start_with_typename(start) => {
-                    TemplateArgKind::Path(path.clone())
-                }
+                Some(path) if !self.tokens_start_with_typename(start) => TemplateArgKind::Path(path.clone()),
                 _ => TemplateArgKind::Type(ty),
             },
             None => {
@@ -265,14 +257,8 @@ impl Parser<'_> {
         }
         // `typename T` is a type parameter; `typename T::type v` a value parameter.
         let type_param = matches!(self.word(), Some("class" | "typename"))
-            && (self
-                .peek_nth(1)
-                .ident()
-                .is_none_or(|n| !types::is_keyword(n)))
-            && !matches!(
-                self.peek_nth(2).kind,
-                TokenKind::Punct(Punct::ColonColon | Punct::Lt)
-            )
+            && (self.peek_nth(1).ident().is_none_or(|n| !types::is_keyword(n)))
+            && !matches!(self.peek_nth(2).kind, TokenKind::Punct(Punct::ColonColon | Punct::Lt))
             && !self.nth_is(1, Punct::ColonColon);
         if type_param {
             self.bump();
@@ -350,11 +336,7 @@ impl Parser<'_> {
     }
 
     fn optional_name(&mut self, kind: NameKind, is_pack: bool) -> Option<Ident> {
-        let name = self
-            .peek()
-            .ident()
-            .filter(|n| !types::is_keyword(n))?
-            .clone();
+        let name = self.peek().ident().filter(|n| !types::is_keyword(n))?.clone();
         let span = self.bump().span;
         if is_pack {
             self.scopes.declare_pack(&name, kind);
@@ -371,14 +353,7 @@ fn looks_like_comparison(arg: &TemplateArg) -> bool {
         &arg.kind,
         TemplateArgKind::Expr(Expr {
             kind: ExprKind::Binary(
-                BinOp::And
-                    | BinOp::Or
-                    | BinOp::Lt
-                    | BinOp::Gt
-                    | BinOp::Le
-                    | BinOp::Ge
-                    | BinOp::Eq
-                    | BinOp::Ne,
+                BinOp::And | BinOp::Or | BinOp::Lt | BinOp::Gt | BinOp::Le | BinOp::Ge | BinOp::Eq | BinOp::Ne,
                 ..
             ),
             ..

@@ -2,8 +2,7 @@
 
 use super::{Context, PResult, Parser, refuse};
 use crate::ast::{
-    AddressSpace, Attr, BuiltinTy, Decl, Path, PathRoot, Quals, RecordKind, Segment, Specifiers,
-    Ty, TyKind,
+    AddressSpace, Attr, BuiltinTy, Decl, Path, PathRoot, Quals, RecordKind, Segment, Specifiers, Ty, TyKind,
 };
 use crate::diagnostics::Diagnostic;
 use crate::source::Span;
@@ -106,16 +105,7 @@ pub(super) fn is_keyword(word: &str) -> bool {
 pub(super) fn is_arithmetic_word(word: &str) -> bool {
     matches!(
         word,
-        "void"
-            | "bool"
-            | "char"
-            | "short"
-            | "int"
-            | "long"
-            | "float"
-            | "double"
-            | "signed"
-            | "unsigned"
+        "void" | "bool" | "char" | "short" | "int" | "long" | "float" | "double" | "signed" | "unsigned"
     )
 }
 
@@ -146,10 +136,7 @@ impl Parser<'_> {
     pub(super) fn at_qualifier(&self) -> bool {
         self.word().is_some_and(|w| {
             address_space(w).is_some()
-                || matches!(
-                    w,
-                    "const" | "volatile" | "restrict" | "__restrict" | "__restrict__"
-                )
+                || matches!(w, "const" | "volatile" | "restrict" | "__restrict" | "__restrict__")
                 || (w == "coherent" && self.coherent_here())
         })
     }
@@ -319,12 +306,7 @@ impl Parser<'_> {
                 }
                 return Ok(Some(self.plain(kind, start)));
             }
-            "typename"
-                if self
-                    .peek_nth(1)
-                    .ident()
-                    .is_some_and(|w| w.as_str() == "decltype") =>
-            {
+            "typename" if self.peek_nth(1).ident().is_some_and(|w| w.as_str() == "decltype") => {
                 self.bump();
                 return self.type_specifier(context, out);
             }
@@ -364,9 +346,7 @@ impl Parser<'_> {
     fn at_constructor_name(&mut self, context: Context) -> bool {
         if context == Context::Record {
             return self.nth_is(1, Punct::LParen)
-                && self
-                    .pending_name()
-                    .is_some_and(|n| self.peek().ident() == Some(&n));
+                && self.pending_name().is_some_and(|n| self.peek().ident() == Some(&n));
         }
         if context != Context::Namespace {
             return false;
@@ -433,8 +413,7 @@ impl Parser<'_> {
                     long += 1;
                     long > 2
                 }
-                "const" | "volatile" if matches!(self.peek_nth(1).ident(), Some(n) if is_arithmetic_word(n)) =>
-                {
+                "const" | "volatile" if matches!(self.peek_nth(1).ident(), Some(n) if is_arithmetic_word(n)) => {
                     // `unsigned const int` is rare enough to ask for the usual order.
                     return self.expected("the qualifier before or after the whole type");
                 }
@@ -444,12 +423,8 @@ impl Parser<'_> {
             self.bump();
             if repeated {
                 return Err(Box::new(
-                    Diagnostic::error(
-                        "E0305",
-                        "these type words do not go together",
-                        self.since(start),
-                    )
-                    .label("not a type"),
+                    Diagnostic::error("E0305", "these type words do not go together", self.since(start))
+                        .label("not a type"),
                 ));
             }
         }
@@ -468,12 +443,8 @@ impl Parser<'_> {
             ("int", false, true, false, 1 | 2) => BuiltinTy::ULong,
             _ => {
                 return Err(Box::new(
-                    Diagnostic::error(
-                        "E0305",
-                        "these type words do not go together",
-                        self.since(start),
-                    )
-                    .label("not a type"),
+                    Diagnostic::error("E0305", "these type words do not go together", self.since(start))
+                        .label("not a type"),
                 ));
             }
         };
@@ -533,11 +504,7 @@ impl Parser<'_> {
 
     /// What a path names. With template arguments, a type template gives a type.
     pub(super) fn kind_of(&self, path: &Path) -> NameKind {
-        let names: Vec<_> = path
-            .segments
-            .iter()
-            .map(|s: &Segment| &s.ident.name)
-            .collect();
+        let names: Vec<_> = path.segments.iter().map(|s: &Segment| &s.ident.name).collect();
         self.scopes.path_kind(&path.root, &names)
     }
 }

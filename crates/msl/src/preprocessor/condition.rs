@@ -56,11 +56,7 @@ impl Preprocessor<'_> {
         let mut expanded = self.expand(prepared)?;
         expanded.iter_mut().for_each(Token::resolve_operator_word);
         if expanded.is_empty() {
-            self.report(Diagnostic::error(
-                "E0102",
-                "'#if' without an expression",
-                span,
-            ))?;
+            self.report(Diagnostic::error("E0102", "'#if' without an expression", span))?;
             return Ok(false);
         }
         let mut parser = Condition {
@@ -69,12 +65,10 @@ impl Preprocessor<'_> {
             depth: 0,
             end: span.end(),
         };
-        let result = parser
-            .ternary()
-            .and_then(|v| match parser.tokens.get(parser.pos) {
-                None => Ok(v),
-                Some(t) => Err(parser.unexpected(t)),
-            });
+        let result = parser.ternary().and_then(|v| match parser.tokens.get(parser.pos) {
+            None => Ok(v),
+            Some(t) => Err(parser.unexpected(t)),
+        });
         match result {
             Ok(v) => Ok(v.is_true()),
             Err(d) => {
@@ -121,20 +115,16 @@ impl Preprocessor<'_> {
                 };
                 let argument = &tokens[i + 2..close];
                 answer = match name.as_str() {
-                    "__has_include" | "__has_include_next" => {
-                        match self.header_name(argument)? {
-                            Some((header, quoted)) => {
-                                self.can_include(&header, quoted, token.span.file)
-                            }
-                            None => {
-                                self.report(
+                    "__has_include" | "__has_include_next" => match self.header_name(argument)? {
+                        Some((header, quoted)) => self.can_include(&header, quoted, token.span.file),
+                        None => {
+                            self.report(
                                 Diagnostic::error("E0102", "'__has_include' needs a header name", token.span)
                                     .help("write '__has_include(<name>)' or '__has_include(\"name\")'"),
                             )?;
-                                return Ok(None);
-                            }
+                            return Ok(None);
                         }
-                    }
+                    },
                     _ => false,
                 };
                 i = close + 1;
@@ -262,13 +252,8 @@ impl Condition<'_> {
             let span = token.span;
             self.pos += 1;
             let right = self.binary(level + 1)?;
-            left = apply(op, left, right).ok_or_else(|| {
-                Box::new(Diagnostic::error(
-                    "E0102",
-                    "division by zero in '#if'",
-                    span,
-                ))
-            })?;
+            left = apply(op, left, right)
+                .ok_or_else(|| Box::new(Diagnostic::error("E0102", "division by zero in '#if'", span)))?;
         }
     }
 
@@ -317,8 +302,7 @@ impl Condition<'_> {
                     unsigned: suffix.unsigned || bits > i64::MAX as u64,
                 }),
                 _ => Err(Box::new(
-                    Diagnostic::error("E0102", "floating literal in '#if'", token.span)
-                        .label("only integers here"),
+                    Diagnostic::error("E0102", "floating literal in '#if'", token.span).label("only integers here"),
                 )),
             },
             _ => Err(self.unexpected(token)),

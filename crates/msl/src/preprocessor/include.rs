@@ -69,10 +69,7 @@ impl Preprocessor<'_> {
             return self.fatal(
                 Diagnostic::error(
                     "E0116",
-                    format!(
-                        "includes are nested more than {} deep",
-                        limits::INCLUDE_DEPTH
-                    ),
+                    format!("includes are nested more than {} deep", limits::INCLUDE_DEPTH),
                     at,
                 )
                 .label(format!("while including '{name}'"))
@@ -81,11 +78,9 @@ impl Preprocessor<'_> {
         }
         match self.find(&name, quoted, span.file) {
             None => self.fatal(self.not_found(&name, quoted, at)),
-            Some(Found::Unreadable(why)) => self.fatal(Diagnostic::error(
-                "E0101",
-                format!("cannot read '{name}': {why}"),
-                at,
-            )),
+            Some(Found::Unreadable(why)) => {
+                self.fatal(Diagnostic::error("E0101", format!("cannot read '{name}': {why}"), at))
+            }
             Some(Found::Embedded(header)) => {
                 let key = headers::canonical(header.name);
                 self.system_headers.insert(key.to_string());
@@ -97,20 +92,11 @@ impl Preprocessor<'_> {
                     FileOrigin::System,
                 )
             }
-            Some(Found::Text { place, text, shown }) => {
-                self.enter_file(place, &text, &shown, once, FileOrigin::User)
-            }
+            Some(Found::Text { place, text, shown }) => self.enter_file(place, &text, &shown, once, FileOrigin::User),
         }
     }
 
-    fn enter_file(
-        &mut self,
-        place: FilePlace,
-        text: &str,
-        shown: &str,
-        once: bool,
-        origin: FileOrigin,
-    ) -> Step {
+    fn enter_file(&mut self, place: FilePlace, text: &str, shown: &str, once: bool, origin: FileOrigin) -> Step {
         if self.once.contains(&place) {
             return Ok(());
         }
@@ -155,9 +141,7 @@ impl Preprocessor<'_> {
             // As written: `a//b` or `a b` between the brackets is part of the name.
             let close = tokens.iter().find(|t| t.is(Punct::Gt))?;
             let file = self.sources.get(first.span.file)?;
-            let name = file
-                .text
-                .get(first.span.hi as usize..close.span.lo as usize)?;
+            let name = file.text.get(first.span.hi as usize..close.span.lo as usize)?;
             return Some((name.trim().to_string(), false));
         }
         match &first.kind {
@@ -187,10 +171,7 @@ impl Preprocessor<'_> {
         match self.places.get(&from)? {
             FilePlace::Virtual(own) => self.in_memory(&sibling(own, name)),
             FilePlace::Disk(own) => {
-                if let Some(found) = own
-                    .to_str()
-                    .and_then(|own| self.in_memory(&sibling(own, name)))
-                {
+                if let Some(found) = own.to_str().and_then(|own| self.in_memory(&sibling(own, name))) {
                     return Some(found);
                 }
                 if !self.options.allow_files {
@@ -217,10 +198,11 @@ impl Preprocessor<'_> {
     }
 
     fn not_found(&self, name: &str, quoted: bool, at: Span) -> Diagnostic {
-        let d = Diagnostic::error("E0101", format!("file '{name}' not found"), at)
-            .label("included here");
+        let d = Diagnostic::error("E0101", format!("file '{name}' not found"), at).label("included here");
         if headers::REFUSED.contains(&name) {
-            return d.note("this header is for graphics or ray tracing: anymetal runs compute kernels on buffers and tensors");
+            return d.note(
+                "this header is for graphics or ray tracing: anymetal runs compute kernels on buffers and tensors",
+            );
         }
         let d = if !self.options.allow_files {
             d.note("files on disk are not read for this source")
@@ -264,10 +246,7 @@ fn on_disk(path: &Path) -> Option<Found> {
     }
     let shown = path.display().to_string();
     if std::fs::metadata(path).is_ok_and(|m| m.len() > limits::FILE_BYTES as u64) {
-        return Some(Found::Unreadable(format!(
-            "larger than {} bytes",
-            limits::FILE_BYTES
-        )));
+        return Some(Found::Unreadable(format!("larger than {} bytes", limits::FILE_BYTES)));
     }
     let bytes = match std::fs::read(path) {
         Ok(bytes) => bytes,

@@ -40,11 +40,7 @@ impl Preprocessor<'_> {
     pub(super) fn define(&mut self, span: Span, rest: &[Token]) -> Step {
         let Some(name) = rest.first().and_then(|t| t.ident()).cloned() else {
             let at = rest.first().map_or(span, |t| t.span);
-            return self.report(Diagnostic::error(
-                "E0104",
-                "macro name missing after '#define'",
-                at,
-            ));
+            return self.report(Diagnostic::error("E0104", "macro name missing after '#define'", at));
         };
         let definition = rest[0].span;
         if matches!(
@@ -60,21 +56,14 @@ impl Preprocessor<'_> {
         let mut params = None;
         let mut variadic = false;
         let mut at = 1;
-        if rest
-            .get(1)
-            .is_some_and(|t| t.is(Punct::LParen) && !t.space_before)
-        {
+        if rest.get(1).is_some_and(|t| t.is(Punct::LParen) && !t.space_before) {
             let mut names: Vec<Name> = Vec::new();
             at = 2;
             loop {
                 let Some(token) = rest.get(at) else {
                     return self.report(
-                        Diagnostic::error(
-                            "E0104",
-                            "')' missing in the parameter list of a macro",
-                            definition,
-                        )
-                        .label(format!("parameters of '{name}'")),
+                        Diagnostic::error("E0104", "')' missing in the parameter list of a macro", definition)
+                            .label(format!("parameters of '{name}'")),
                     );
                 };
                 at += 1;
@@ -84,10 +73,7 @@ impl Preprocessor<'_> {
                     TokenKind::Punct(Punct::Ellipsis) if !variadic => {
                         variadic = true;
                         // `args...` names the rest `args`; a bare `...` names it `__VA_ARGS__`.
-                        let named = rest
-                            .get(at.wrapping_sub(2))
-                            .and_then(|t| t.ident())
-                            .is_some();
+                        let named = rest.get(at.wrapping_sub(2)).and_then(|t| t.ident()).is_some();
                         if !named {
                             names.push(self.interner.intern("__VA_ARGS__"));
                         }
@@ -106,10 +92,7 @@ impl Preprocessor<'_> {
                         return self.report(
                             Diagnostic::error(
                                 "E0104",
-                                format!(
-                                    "unexpected {} in the parameter list of a macro",
-                                    token.describe()
-                                ),
+                                format!("unexpected {} in the parameter list of a macro", token.describe()),
                                 token.span,
                             )
                             .label("expected a parameter name, ',' or ')'"),
@@ -123,16 +106,10 @@ impl Preprocessor<'_> {
         if let Some(first) = body.first_mut() {
             first.space_before = false;
         }
-        if body.first().is_some_and(|t| t.is(Punct::HashHash))
-            || body.last().is_some_and(|t| t.is(Punct::HashHash))
-        {
+        if body.first().is_some_and(|t| t.is(Punct::HashHash)) || body.last().is_some_and(|t| t.is(Punct::HashHash)) {
             return self.report(
-                Diagnostic::error(
-                    "E0108",
-                    "'##' cannot stand at either end of a macro",
-                    definition,
-                )
-                .label(format!("in the definition of '{name}'")),
+                Diagnostic::error("E0108", "'##' cannot stand at either end of a macro", definition)
+                    .label(format!("in the definition of '{name}'")),
             );
         }
         let same = |old: &Macro| {
@@ -147,13 +124,9 @@ impl Preprocessor<'_> {
             let previous = old.definition;
             let origin = self.sources.get(previous.file).map(|f| f.origin);
             if origin == Some(FileOrigin::User) {
-                let d = Diagnostic::warning(
-                    "W0104",
-                    format!("macro '{name}' is redefined"),
-                    definition,
-                )
-                .label("defined again here")
-                .secondary(previous, "the previous definition");
+                let d = Diagnostic::warning("W0104", format!("macro '{name}' is redefined"), definition)
+                    .label("defined again here")
+                    .secondary(previous, "the previous definition");
                 self.report(d)?;
             }
         }
@@ -186,10 +159,7 @@ impl Preprocessor<'_> {
             return self.fatal(
                 Diagnostic::error(
                     "E0113",
-                    format!(
-                        "macro arguments are nested more than {} deep",
-                        limits::ARGUMENT_DEPTH
-                    ),
+                    format!("macro arguments are nested more than {} deep", limits::ARGUMENT_DEPTH),
                     span,
                 )
                 .label("while expanding this"),
@@ -234,14 +204,7 @@ impl Preprocessor<'_> {
                         out.push(token);
                         continue;
                     }
-                    let args = self.arguments(
-                        &name,
-                        &token,
-                        &definition,
-                        params.len(),
-                        &mut stack,
-                        active,
-                    )?;
+                    let args = self.arguments(&name, &token, &definition, params.len(), &mut stack, active)?;
                     match args {
                         Some(args) => Some(args),
                         // The call was malformed and has been reported: leave the name alone.
@@ -269,10 +232,7 @@ impl Preprocessor<'_> {
                 return self.fatal(
                     Diagnostic::error(
                         "E0114",
-                        format!(
-                            "macro expansion produces more than {} tokens",
-                            limits::EXPANSION_TOKENS
-                        ),
+                        format!("macro expansion produces more than {} tokens", limits::EXPANSION_TOKENS),
                         Span {
                             expansion: ExpansionId::NONE,
                             ..token.span
@@ -301,9 +261,7 @@ impl Preprocessor<'_> {
                 self.counter += 1;
                 TokenKind::Number(self.interner.intern(&n.to_string()))
             }
-            "__INCLUDE_LEVEL__" => {
-                TokenKind::Number(self.interner.intern(&self.include_depth.to_string()))
-            }
+            "__INCLUDE_LEVEL__" => TokenKind::Number(self.interner.intern(&self.include_depth.to_string())),
             _ => {
                 let path = file.map_or("", |f| f.name.as_str());
                 let shown = if name == "__FILE__" {
@@ -315,10 +273,7 @@ impl Preprocessor<'_> {
                 TokenKind::Str(self.interner.intern(&text))
             }
         };
-        Token {
-            kind,
-            ..token.clone()
-        }
+        Token { kind, ..token.clone() }
     }
 
     /// Takes the arguments of a call off the stack. `None` when the call is malformed (already reported).
@@ -335,13 +290,9 @@ impl Preprocessor<'_> {
         let mut depth = 0usize;
         loop {
             let Some(t) = stack.pop() else {
-                let d = Diagnostic::error(
-                    "E0109",
-                    format!("unterminated call of macro '{name}'"),
-                    token.span,
-                )
-                .label("the argument list is not closed")
-                .secondary(definition.definition, "defined here");
+                let d = Diagnostic::error("E0109", format!("unterminated call of macro '{name}'"), token.span)
+                    .label("the argument list is not closed")
+                    .secondary(definition.definition, "defined here");
                 self.report(d)?;
                 return Ok(None);
             };
@@ -362,9 +313,7 @@ impl Preprocessor<'_> {
                         break;
                     }
                 }
-                TokenKind::Punct(Punct::Comma)
-                    if depth == 1 && !(definition.variadic && args.len() >= params) =>
-                {
+                TokenKind::Punct(Punct::Comma) if depth == 1 && !(definition.variadic && args.len() >= params) => {
                     args.push(Vec::new());
                     continue;
                 }
@@ -453,16 +402,9 @@ impl Preprocessor<'_> {
                 i += 2;
                 continue;
             }
-            if call.variadic
-                && token.is_ident("__VA_OPT__")
-                && body.get(i + 1).is_some_and(|t| t.is(Punct::LParen))
-            {
+            if call.variadic && token.is_ident("__VA_OPT__") && body.get(i + 1).is_some_and(|t| t.is(Punct::LParen)) {
                 let Some(close) = matching_paren(body, i + 1) else {
-                    self.report(Diagnostic::error(
-                        "E0108",
-                        "'__VA_OPT__' is not closed",
-                        token.span,
-                    ))?;
+                    self.report(Diagnostic::error("E0108", "'__VA_OPT__' is not closed", token.span))?;
                     return Ok(out);
                 };
                 let last = call.params.len() - 1;
@@ -490,11 +432,8 @@ impl Preprocessor<'_> {
             };
             let pasted_before = i > 0 && body[i - 1].is(Punct::HashHash);
             let pasted_after = body.get(i + 1).is_some_and(|t| t.is(Punct::HashHash));
-            let comma_paste = pasted_before
-                && call.variadic
-                && n + 1 == call.params.len()
-                && i >= 2
-                && body[i - 2].is(Punct::Comma);
+            let comma_paste =
+                pasted_before && call.variadic && n + 1 == call.params.len() && i >= 2 && body[i - 2].is(Punct::Comma);
             if comma_paste {
                 // `, ## __VA_ARGS__`: the comma goes when there is no argument, and nothing is pasted otherwise.
                 out.pop();
@@ -624,12 +563,7 @@ impl Preprocessor<'_> {
             && close.is(Punct::RParen)
         {
             let text = lexer::unescape(text);
-            let mut tokens = lexer::lex(
-                FileId::default(),
-                &text,
-                &mut self.interner,
-                &mut Vec::new(),
-            );
+            let mut tokens = lexer::lex(FileId::default(), &text, &mut self.interner, &mut Vec::new());
             for t in &mut tokens {
                 t.span = token.span;
                 t.line_start = false;
@@ -640,12 +574,8 @@ impl Preprocessor<'_> {
             return Ok(());
         }
         self.report(
-            Diagnostic::error(
-                "E0115",
-                "'_Pragma' takes one string in parentheses",
-                token.span,
-            )
-            .help("write _Pragma(\"clang loop unroll(full)\")"),
+            Diagnostic::error("E0115", "'_Pragma' takes one string in parentheses", token.span)
+                .help("write _Pragma(\"clang loop unroll(full)\")"),
         )
     }
 }

@@ -90,12 +90,7 @@ struct Preprocessor<'a> {
 }
 
 /// Runs the preprocessor over a source text.
-pub fn preprocess(
-    source: &str,
-    file_name: &str,
-    options: &CompileOptions,
-    sources: &mut SourceMap,
-) -> Output {
+pub fn preprocess(source: &str, file_name: &str, options: &CompileOptions, sources: &mut SourceMap) -> Output {
     let mut pp = Preprocessor {
         options,
         sources,
@@ -114,8 +109,7 @@ pub fn preprocess(
     };
     // The main file is added first, so that it is file 0.
     let main = pp.sources.add_file(file_name, source, FileOrigin::User);
-    pp.places
-        .insert(main, FilePlace::of_main(file_name, options));
+    pp.places.insert(main, FilePlace::of_main(file_name, options));
     let _ = pp.main(main, source);
     let end = source.len() as u32;
     let last = Token::new(TokenKind::Eof, Span::new(main, end, end));
@@ -184,19 +178,13 @@ fn command_line(options: &CompileOptions) -> String {
     let mut text = String::new();
     for (name, value) in &options.defines {
         let value = value.as_deref().unwrap_or("1").replace(['\n', '\r'], " ");
-        text.push_str(&format!(
-            "#define {} {value}\n",
-            name.replace(['\n', '\r'], " ")
-        ));
+        text.push_str(&format!("#define {} {value}\n", name.replace(['\n', '\r'], " ")));
     }
     for name in &options.undefines {
         text.push_str(&format!("#undef {}\n", name.replace(['\n', '\r'], " ")));
     }
     for file in &options.force_includes {
-        text.push_str(&format!(
-            "#include \"{}\"\n",
-            file.replace(['\n', '\r', '"'], " ")
-        ));
+        text.push_str(&format!("#include \"{}\"\n", file.replace(['\n', '\r', '"'], " ")));
     }
     text
 }
@@ -207,9 +195,7 @@ impl Preprocessor<'_> {
             ("<built-in>", predefined(self.options)),
             ("<command line>", command_line(self.options)),
         ] {
-            let id = self
-                .sources
-                .add_file(name, text.as_str(), FileOrigin::Internal);
+            let id = self.sources.add_file(name, text.as_str(), FileOrigin::Internal);
             self.places.insert(id, FilePlace::of_main("", self.options));
             self.file(id, &text)?;
         }
@@ -268,8 +254,7 @@ impl Preprocessor<'_> {
         self.flush(&mut run)?;
         for c in conditionals.iter().rev() {
             self.report(
-                Diagnostic::error("E0106", "unterminated conditional directive", c.span)
-                    .label("this has no '#endif'"),
+                Diagnostic::error("E0106", "unterminated conditional directive", c.span).label("this has no '#endif'"),
             )?;
         }
         Ok(())
@@ -297,13 +282,7 @@ impl Preprocessor<'_> {
         Ok(())
     }
 
-    fn directive(
-        &mut self,
-        hash: Span,
-        line: &[Token],
-        active: bool,
-        stack: &mut Vec<Conditional>,
-    ) -> Step {
+    fn directive(&mut self, hash: Span, line: &[Token], active: bool, stack: &mut Vec<Conditional>) -> Step {
         let Some(first) = line.first() else {
             return Ok(());
         };
@@ -315,10 +294,7 @@ impl Preprocessor<'_> {
                 if stack.len() >= limits::CONDITIONAL_DEPTH {
                     return self.fatal(Diagnostic::error(
                         "E0112",
-                        format!(
-                            "'#if' is nested more than {} deep",
-                            limits::CONDITIONAL_DEPTH
-                        ),
+                        format!("'#if' is nested more than {} deep", limits::CONDITIONAL_DEPTH),
                         span,
                     ));
                 }
@@ -333,11 +309,7 @@ impl Preprocessor<'_> {
             }
             "elif" | "elifdef" | "elifndef" | "else" => {
                 let Some(top) = stack.last() else {
-                    return self.report(Diagnostic::error(
-                        "E0105",
-                        format!("'#{name}' without '#if'"),
-                        span,
-                    ));
+                    return self.report(Diagnostic::error("E0105", format!("'#{name}' without '#if'"), span));
                 };
                 if top.in_else {
                     let start = top.span;
@@ -366,35 +338,24 @@ impl Preprocessor<'_> {
                     self.macros.remove(name);
                 }
                 None => {
-                    self.report(Diagnostic::error(
-                        "E0104",
-                        "macro name missing after '#undef'",
-                        span,
-                    ))?;
+                    self.report(Diagnostic::error("E0104", "macro name missing after '#undef'", span))?;
                 }
             },
             "include" | "import" => self.include(span, rest, name == "import")?,
             "error" => {
                 let text = self.rest_of_line(rest);
-                self.report(
-                    Diagnostic::error("E0107", format!("#error {text}"), span).label("reached"),
-                )?;
+                self.report(Diagnostic::error("E0107", format!("#error {text}"), span).label("reached"))?;
             }
             "warning" => {
                 let text = self.rest_of_line(rest);
-                self.report(Diagnostic::warning(
-                    "W0107",
-                    format!("#warning {text}"),
-                    span,
-                ))?;
+                self.report(Diagnostic::warning("W0107", format!("#warning {text}"), span))?;
             }
             "pragma" => self.pragma(span, rest)?,
             // Line numbers stay those of the file: nothing here is generated from another language.
             "line" | "ident" => {}
             _ if matches!(first.kind, TokenKind::Number(_)) => {}
             _ => {
-                let mut d =
-                    Diagnostic::error("E0103", format!("unknown directive '#{name}'"), span);
+                let mut d = Diagnostic::error("E0103", format!("unknown directive '#{name}'"), span);
                 if name.starts_with("elseif") || name == "elsif" {
                     d = d.help("write '#elif'");
                 }

@@ -29,9 +29,7 @@ impl Preprocessor<'_> {
             (Some("unroll"), ..) => self.unroll(span, &tokens[1..])?,
             (Some("nounroll"), ..) => Some(Pragma::UnrollDisable),
             (Some("clang"), Some("loop"), Some("unroll")) => self.unroll(span, &tokens[3..])?,
-            (Some("clang"), Some("loop"), Some("unroll_count")) => {
-                self.unroll(span, &tokens[3..])?
-            }
+            (Some("clang"), Some("loop"), Some("unroll_count")) => self.unroll(span, &tokens[3..])?,
             (Some("METAL"), Some("fp"), Some(what)) => {
                 let value = if tokens.get(3).is_some_and(|t| t.is(Punct::LParen)) {
                     word(4)
@@ -56,11 +54,7 @@ impl Preprocessor<'_> {
             (None, _) => return Ok(Some(Pragma::UnrollFull)),
             (Some(first), Some(close)) if first.is(Punct::LParen) => &rest[1..close],
             (Some(first), None) if first.is(Punct::LParen) => {
-                self.report(Diagnostic::error(
-                    "E0115",
-                    "')' missing in the unroll pragma",
-                    span,
-                ))?;
+                self.report(Diagnostic::error("E0115", "')' missing in the unroll pragma", span))?;
                 return Ok(None);
             }
             _ => rest,

@@ -28,11 +28,7 @@ fn run(source: &str) -> String {
 
 fn error(source: &str) -> String {
     let (_, output, _) = run_with(source, &CompileOptions::default());
-    let first = output
-        .diagnostics
-        .iter()
-        .find(|d| d.is_error())
-        .expect("an error");
+    let first = output.diagnostics.iter().find(|d| d.is_error()).expect("an error");
     format!("{}: {}", first.code, first.message)
 }
 
@@ -65,14 +61,8 @@ fn recursion_stops() {
 
 #[test]
 fn strings_and_pasting() {
-    assert_eq!(
-        run("#define S(x) #x\nS( a  + \"b\\n\" )"),
-        "\"a + \\\"b\\\\n\\\"\""
-    );
-    assert_eq!(
-        run("#define C(a, b) a##b\nC(x, 1) C(, y) C(z, ) C(1, 2)"),
-        "x1 y z 12"
-    );
+    assert_eq!(run("#define S(x) #x\nS( a  + \"b\\n\" )"), "\"a + \\\"b\\\\n\\\"\"");
+    assert_eq!(run("#define C(a, b) a##b\nC(x, 1) C(, y) C(z, ) C(1, 2)"), "x1 y z 12");
     assert_eq!(run("#define C(a, b) a##b\n#define X Y\nC(X, X)"), "XX");
     assert_eq!(
         run("#define I(a, b) C(a, b)\n#define C(a, b) a##b\n#define X Y\nI(X, X)"),
@@ -113,14 +103,9 @@ fn variadic() {
 fn conditionals() {
     let text = "#if 0\n#error no\n#if 1\n#else\n#endif\na\n#elif 1 + 1 == 2 && defined(X) == 0\nb\n#else\nc\n#endif";
     assert_eq!(run(text), "b");
+    assert_eq!(run("#ifdef __METAL__\na\n#endif\n#ifndef __METAL__\nb\n#endif"), "a");
     assert_eq!(
-        run("#ifdef __METAL__\na\n#endif\n#ifndef __METAL__\nb\n#endif"),
-        "a"
-    );
-    assert_eq!(
-        run(
-            "#define A 3\n#if A > 2 ? 1 : 0\na\n#endif\n#if -1 > 0u\nb\n#endif\n#if -1 < 0\nc\n#endif"
-        ),
+        run("#define A 3\n#if A > 2 ? 1 : 0\na\n#endif\n#if -1 > 0u\nb\n#endif\n#if -1 < 0\nc\n#endif"),
         "a b c"
     );
     assert_eq!(
@@ -128,9 +113,7 @@ fn conditionals() {
         "a"
     );
     assert_eq!(
-        run(
-            "#if __has_include(<metal_tensor>) && !__has_include(\"no.h\") && !__has_feature(x)\na\n#endif"
-        ),
+        run("#if __has_include(<metal_tensor>) && !__has_include(\"no.h\") && !__has_feature(x)\na\n#endif"),
         "a"
     );
     assert_eq!(
@@ -173,21 +156,18 @@ fn includes() {
     options
         .virtual_files
         .insert("d/b.h".into(), "#ifndef B\n#define B\nb\n#endif".into());
-    let source = "#define H \"d/a.h\"\n#include H\n#include <d/a.h>\n#include \"./d/../d/b.h\"\n#include <metal_stdlib>\nM_PI_F";
+    let source =
+        "#define H \"d/a.h\"\n#include H\n#include <d/a.h>\n#include \"./d/../d/b.h\"\n#include <metal_stdlib>\nM_PI_F";
     let (text, output, _) = run_with(source, &options);
     assert!(output.diagnostics.is_empty(), "{:?}", output.diagnostics);
     assert_eq!(text, "b a ( 3.1415926535897931f )");
-    assert!(
-        output.system_headers.contains("metal_stdlib")
-            && output.system_headers.contains("metal_math")
-    );
+    assert!(output.system_headers.contains("metal_stdlib") && output.system_headers.contains("metal_math"));
     let (_, output, _) = run_with(
         "#include <MetalPerformancePrimitives/MetalPerformancePrimitives.h>",
         &options,
     );
     assert!(
-        output.system_headers.contains("MetalPerformancePrimitives")
-            && output.system_headers.contains("metal_tensor")
+        output.system_headers.contains("MetalPerformancePrimitives") && output.system_headers.contains("metal_tensor")
     );
 }
 
@@ -203,10 +183,7 @@ fn command_line_options() {
         force_includes: vec!["metal_limits".into()],
         ..Default::default()
     };
-    assert_eq!(
-        run_with("A F(3) B INT_MAX", &options).0,
-        "1 3 + 3 B 2147483647"
-    );
+    assert_eq!(run_with("A F(3) B INT_MAX", &options).0, "1 3 + 3 B 2147483647");
 }
 
 #[test]
@@ -238,14 +215,10 @@ fn pragmas() {
     );
     assert_eq!(full, [UnrollFull, UnrollFull, UnrollFull, UnrollFull]);
     assert_eq!(
-        kinds(
-            "#pragma nounroll\n#pragma clang loop unroll(disable)\n#pragma clang diagnostic push"
-        ),
+        kinds("#pragma nounroll\n#pragma clang loop unroll(disable)\n#pragma clang diagnostic push"),
         [UnrollDisable, UnrollDisable]
     );
-    let counts = kinds(
-        "#define N 8\n#pragma unroll(4)\n#pragma unroll 4\n#pragma clang loop unroll_count(N)",
-    );
+    let counts = kinds("#define N 8\n#pragma unroll(4)\n#pragma unroll 4\n#pragma clang loop unroll_count(N)");
     let texts: Vec<String> = counts
         .iter()
         .map(|p| match p {
@@ -279,15 +252,9 @@ fn errors() {
         "E0101: file 'metal_raytracing' not found"
     );
     assert_eq!(error("#if 1 +\n#endif"), "E0102: expected a value in '#if'");
-    assert_eq!(
-        error("#if 1 / 0\n#endif"),
-        "E0102: division by zero in '#if'"
-    );
+    assert_eq!(error("#if 1 / 0\n#endif"), "E0102: division by zero in '#if'");
     assert_eq!(error("#frob"), "E0103: unknown directive '#frob'");
-    assert_eq!(
-        error("#define F(a, a) a"),
-        "E0104: duplicate macro parameter 'a'"
-    );
+    assert_eq!(error("#define F(a, a) a"), "E0104: duplicate macro parameter 'a'");
     assert_eq!(error("#else"), "E0105: '#else' without '#if'");
     assert_eq!(error("#if 1"), "E0106: unterminated conditional directive");
     assert_eq!(error("#error not today"), "E0107: #error not today");
@@ -299,20 +266,14 @@ fn errors() {
         error("#define F(a) a\nF(1, 2)"),
         "E0109: macro 'F' takes 1 argument, got 2"
     );
-    assert_eq!(
-        error("#define F(a) a\nF(1"),
-        "E0109: unterminated call of macro 'F'"
-    );
+    assert_eq!(error("#define F(a) a\nF(1"), "E0109: unterminated call of macro 'F'");
 }
 
 #[test]
 fn bombs_end_with_an_error() {
     let mut bomb = String::from("#define A0 x x x x x x x x x x\n");
     for i in 1..12 {
-        bomb.push_str(&format!(
-            "#define A{i} {}\n",
-            format!("A{} ", i - 1).repeat(10)
-        ));
+        bomb.push_str(&format!("#define A{i} {}\n", format!("A{} ", i - 1).repeat(10)));
     }
     assert!(error(&format!("{bomb}A11")).starts_with("E0114"));
     let nested = format!("#define F(x) x\n{}1{}", "F(".repeat(5000), ")".repeat(5000));
@@ -329,10 +290,9 @@ fn bombs_end_with_an_error() {
         .insert("self.h".into(), "#include \"self.h\"\n".into());
     let (_, output, _) = run_with("#include \"self.h\"", &options);
     assert_eq!(output.diagnostics[0].code, "E0116");
-    options.virtual_files.insert(
-        "two.h".into(),
-        "#include \"two.h\"\n#include \"two.h\"\n".into(),
-    );
+    options
+        .virtual_files
+        .insert("two.h".into(), "#include \"two.h\"\n#include \"two.h\"\n".into());
     let (_, output, _) = run_with("#include \"two.h\"", &options);
     assert_eq!(output.diagnostics[0].code, "E0116");
 }

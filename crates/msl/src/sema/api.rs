@@ -70,26 +70,16 @@ impl Library {
     ///
     /// # Errors
     /// Everything that is wrong with the source, with the warnings.
-    pub fn compile(
-        source: &str,
-        file_name: &str,
-        options: &CompileOptions,
-    ) -> Result<Library, Diagnostics> {
+    pub fn compile(source: &str, file_name: &str, options: &CompileOptions) -> Result<Library, Diagnostics> {
         with_large_stack(|| Library::compile_here(source, file_name, options))
     }
 
-    fn compile_here(
-        source: &str,
-        file_name: &str,
-        options: &CompileOptions,
-    ) -> Result<Library, Diagnostics> {
+    fn compile_here(source: &str, file_name: &str, options: &CompileOptions) -> Result<Library, Diagnostics> {
         let mut with_prelude = options.clone();
         with_prelude
             .virtual_files
             .insert(PRELUDE_NAME.to_string(), PRELUDE.to_string());
-        with_prelude
-            .force_includes
-            .insert(0, PRELUDE_NAME.to_string());
+        with_prelude.force_includes.insert(0, PRELUDE_NAME.to_string());
         let translation = Arc::new(parse_here(source, file_name, &with_prelude)?);
         let sources = translation.sources.clone();
         let mut list = translation.warnings.clone();
@@ -133,13 +123,7 @@ impl Library {
     }
 
     /// Lowers one root without function constants and keeps what is learnt.
-    fn check_root(
-        &mut self,
-        sema: &mut Sema<'_>,
-        roots: &Roots,
-        root: Root,
-        list: &mut Vec<Diagnostic>,
-    ) {
+    fn check_root(&mut self, sema: &mut Sema<'_>, roots: &Roots, root: Root, list: &mut Vec<Diagnostic>) {
         let name = match lower(sema, roots, root) {
             Ok(name) => name,
             Err(fail) => {
@@ -220,11 +204,7 @@ impl Library {
 
     /// Is the place in another file than the source text itself?
     fn in_header(&self, span: Span) -> bool {
-        let name = self
-            .translation
-            .sources
-            .get(span.file)
-            .map_or("", |f| f.name.as_str());
+        let name = self.translation.sources.get(span.file).map_or("", |f| f.name.as_str());
         name != self.file_name
     }
 
@@ -283,19 +263,11 @@ impl Library {
     ///
     /// # Errors
     /// There is no such kernel, or with these values the source is wrong (a failed `static_assert`, say).
-    pub fn specialize(
-        &self,
-        name: &str,
-        values: &FunctionConstantValues,
-    ) -> Result<Kernel, Diagnostics> {
+    pub fn specialize(&self, name: &str, values: &FunctionConstantValues) -> Result<Kernel, Diagnostics> {
         let Some(info) = self.kernel(name) else {
             let names: Vec<&str> = self.kernels.iter().map(|k| k.name.as_str()).collect();
-            let d = Diagnostic::error(
-                "E0781",
-                format!("there is no kernel '{name}'"),
-                Span::default(),
-            )
-            .note(format!("the kernels are: {}", names.join(", ")));
+            let d = Diagnostic::error("E0781", format!("there is no kernel '{name}'"), Span::default())
+                .note(format!("the kernels are: {}", names.join(", ")));
             return Err(Diagnostics {
                 sources: self.translation.sources.clone(),
                 list: vec![d],
@@ -324,12 +296,7 @@ impl Library {
 
 /// A lowering with all declarations registered.
 fn start<'a>(translation: &'a Translation, values: &FunctionConstantValues) -> (Sema<'a>, Roots) {
-    let mut sema = Sema::new(
-        "",
-        &translation.options,
-        &translation.sources,
-        values.clone(),
-    );
+    let mut sema = Sema::new("", &translation.options, &translation.sources, values.clone());
     let mut roots = Roots::default();
     let math = sema.math;
     sema.declare_all(&translation.decls, NamespaceId(0), &mut roots);
@@ -365,8 +332,7 @@ fn lower_instantiation(sema: &mut Sema<'_>, d: &ast::Instantiation) -> Res<Optio
     let (path, params) = match &d.target {
         InstantiationTarget::Record(path) => {
             if let Entity::Type(QualType {
-                ty: Type::Record(id),
-                ..
+                ty: Type::Record(id), ..
             }) = sema.resolve_path(path)?
             {
                 sema.complete_record(id)?;
@@ -377,11 +343,7 @@ fn lower_instantiation(sema: &mut Sema<'_>, d: &ast::Instantiation) -> Res<Optio
         InstantiationTarget::FunctionByType { path, .. } => (path, None),
     };
     let Entity::Functions(set) = sema.resolve_path(path)? else {
-        return sema.err(
-            "E0782",
-            format!("'{path}' is not a function template"),
-            path.span,
-        );
+        return sema.err("E0782", format!("'{path}' is not a function template"), path.span);
     };
     let args: Vec<Arg> = match params {
         Some(params) => params
@@ -452,12 +414,11 @@ fn lower_instantiation(sema: &mut Sema<'_>, d: &ast::Instantiation) -> Res<Optio
         );
     };
     // An explicit specialisation takes the place of the template.
-    if let Some(spec) = set.user.iter().find(|g| {
-        g.decl
-            .template
-            .as_ref()
-            .is_some_and(|t| t.params.is_empty())
-    }) {
+    if let Some(spec) = set
+        .user
+        .iter()
+        .find(|g| g.decl.template.as_ref().is_some_and(|t| t.params.is_empty()))
+    {
         let patterns = spec.decl.spec_args.clone().unwrap_or_default();
         let env = spec.env.clone();
         let own = sema.attempt(|s| s.within(env, |s| s.template_args(&patterns)));
@@ -480,12 +441,13 @@ fn lower_instantiation(sema: &mut Sema<'_>, d: &ast::Instantiation) -> Res<Optio
 }
 
 fn host_name(attrs: &[ast::Attr]) -> Option<String> {
-    attrs.iter().find(|a| a.name == "host_name").and_then(|a| {
-        match a.args.first().map(|e| &e.kind) {
+    attrs
+        .iter()
+        .find(|a| a.name == "host_name")
+        .and_then(|a| match a.args.first().map(|e| &e.kind) {
             Some(ExprKind::Str(s)) => Some(s.to_string()),
             _ => None,
-        }
-    })
+        })
 }
 
 fn errors(list: &[Diagnostic]) -> usize {
@@ -495,9 +457,9 @@ fn errors(list: &[Diagnostic]) -> usize {
 /// Adds diagnostics that are not there yet.
 fn add_new(list: &mut Vec<Diagnostic>, new: Vec<Diagnostic>) {
     for d in new {
-        let same = list.iter().any(|o| {
-            o.code == d.code && o.primary.span == d.primary.span && o.message == d.message
-        });
+        let same = list
+            .iter()
+            .any(|o| o.code == d.code && o.primary.span == d.primary.span && o.message == d.message);
         if !same {
             list.push(d);
         }
@@ -505,9 +467,7 @@ fn add_new(list: &mut Vec<Diagnostic>, new: Vec<Diagnostic>) {
 }
 
 fn is_prelude(sources: &SourceMap, span: Span) -> bool {
-    sources
-        .get(span.file)
-        .is_some_and(|f| f.name.ends_with(PRELUDE_NAME))
+    sources.get(span.file).is_some_and(|f| f.name.ends_with(PRELUDE_NAME))
 }
 
 impl Sema<'_> {

@@ -3,13 +3,12 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use anymetal_ir::{MathMode, Op};
+use anymetal_ir::Op;
 
 use super::context::*;
-use super::convert::Rank;
 use super::library::{self, Call};
 use super::types::*;
-use super::tyres::{has_auto, space_of};
+use super::tyres::has_auto;
 use super::uses::Uses;
 use super::value::*;
 use crate::ast::{self, Body, Expr, ExprKind, StmtKind};
@@ -17,9 +16,6 @@ use crate::source::Span;
 
 /// Frames that may be open at once.
 const MAX_DEPTH: usize = 200;
-
-/// A function that takes the arguments, its template arguments, and how well each argument fits.
-type Candidate = (FunctionRef, Vec<TemplateArg>, Vec<Rank>);
 
 impl Sema<'_> {
     /// Evaluates the arguments of a call; packs are expanded.
@@ -55,11 +51,7 @@ impl Sema<'_> {
                         None => None,
                         Some(ast::Designator::Field(ident)) => Some(ident.name.clone()),
                         Some(ast::Designator::Index(index)) => {
-                            return self.err(
-                                "E0481",
-                                "array designators are not supported",
-                                index.span,
-                            );
+                            return self.err("E0481", "array designators are not supported", index.span);
                         }
                     };
                     if let ExprKind::PackExpansion(pattern) = &item.value.kind {
@@ -78,405 +70,15 @@ impl Sema<'_> {
         }
     }
 
-    /// Is the function viable for the arguments? Its template arguments and the ranks of the conversions.
-    pub fn viable(
-        &mut self,
-        f: &FunctionRef,
-        args: &[Arg],
-        this: Option<&LValue>,
-    ) -> Option<(Vec<TemplateArg>, Vec<Rank>)> {
-        let given = f.args.clone();
-        self.viable_with(f, &given, args, this)
-    }
-
-    fn viable_with(
-        &mut self,
-        f: &FunctionRef,
-        explicit: &[TemplateArg],
-        args: &[Arg],
-        this: Option<&LValue>,
-    ) -> Option<(Vec<TemplateArg>, Vec<Rank>)> {
-        let params = &f.decl.params;
-        let variadic = params.last().is_some_and(|p| p.is_pack);
-        let required = params
-            .iter()
-            .filter(|p| p.default.is_none() && !p.is_pack)
-            .count();
-        if args.len() < required || (args.len() > params.len() && !variadic) {
-            return None;
-        }
-        let template_args = match &f.decl.template {
-            Some(header) if !header.params.is_empty() => self.deduce_call(f, explicit, args)?,
-            _ if !explicit.is_empty() => return None,
-            _ => Vec::new(),
-        };
-        let mut ranks = Vec::with_capacity(args.len() + 1);
-        ranks.push(self.rank_this(f, this)?);
-        let env = match &f.decl.template {
-            Some(header) => self.template_env(&f.env.clone(), header, &template_args),
-            None => f.env.clone(),
-        };
-        let ok = self.attempt(|s| {
-            s.within(env, |s| {
-                for (i, arg) in args.iter().enumerate() {
-                    let param = params.get(i).or(params.last());
-                    let Some(param) = param else {
-                        return Err(Fail::Reported);
-                    };
-                    ranks.push(s.rank_param(param, arg, i >= params.len() - 1)?);
-                }
-                if let Some(header) = &f.decl.template
-                    && let Some(e) = &header.requires
-                    && s.constant_expr(e)?.as_int() == Some(0)
-                {
-                    return Err(Fail::Reported);
-                }
-                if f.decl.template.is_some() && depends(&f.decl.ret) {
-                    s.resolve_type(&f.decl.ret)?;
-                }
-                Ok(())
-            })
-        });
-        ok.map(|()| (template_args, ranks))
-    }
-
-    /// How well an object fits the qualifiers of a member function; `None` if it may not be called.
-    pub fn rank_this(&mut self, f: &FunctionRef, this: Option<&LValue>) -> Option<Rank> {
-        let is_member = f.record.is_some()
-            && !f.decl.specs.is_static
-            && !matches!(f.decl.kind, ast::FunctionKind::Constructor);
-        let (true, Some(this)) = (is_member, this) else {
-            return Some(0);
-        };
-        if this.is_const
-            && !f.decl.this_quals.is_const
-            && f.decl.this_quals.space.map(|s| s.0) != Some(ast::AddressSpace::Constant)
-            && this.space() != Space::Constant
-        {
-            return None;
-        }
-        let wanted = f
-            .decl
-            .this_quals
-            .space
-            .map_or(Space::Thread, |(s, _)| space_of(s));
-        let mut r = u32::from(this.is_const != f.decl.this_quals.is_const);
-        if wanted != this.space() {
-            // Metal refuses this where an overload is missing; here the one that is there is taken.
-            if f.decl.this_quals.space.is_some() {
-                return None;
-            }
-            r += 40;
-        }
-        Some(r)
-    }
-
-    fn rank_param(&mut self, param: &ast::Param, arg: &Arg, last: bool) -> Res<Rank> {
-        if has_auto(&param.ty) {
-            let Arg::Operand(operand, _) = arg else {
-                return Err(Fail::Reported);
-            };
-            let t = self.deduce_auto(&param.ty, operand)?;
-            return self.rank(arg, &t).map(|r| r + 1).ok_or(Fail::Reported);
-        }
-        if param.is_pack && last {
-            // The element types were deduced from the arguments themselves.
-            return Ok(1);
-        }
-        let t = self.param_type(&param.ty)?;
-        self.rank(arg, &t).ok_or(Fail::Reported)
-    }
-
-    /// A parameter's type: arrays and functions decay.
-    pub fn param_type(&mut self, ty: &ast::Ty) -> Res<QualType> {
-        let t = self.resolve_type(ty)?;
-        Ok(match &t.ty {
-            // `metal::array` is an array type too, and is passed by value.
-            Type::Array(element, _) if matches!(ty.kind, ast::TyKind::Array(..)) => {
-                let mut pointee = (**element).clone();
-                pointee.space = t.space.or(pointee.space);
-                pointee.is_const |= t.is_const;
-                super::tyres::pointer_to(pointee).into()
-            }
-            _ => t,
-        })
-    }
-
-    /// Chooses among overloads.
-    pub fn choose(
-        &mut self,
-        candidates: &[FunctionRef],
-        args: &[Arg],
-        explicit: &[TemplateArg],
-        this: Option<&LValue>,
-        what: &str,
-        span: Span,
-    ) -> Res<(FunctionRef, Vec<TemplateArg>)> {
-        match self.best(candidates, args, explicit, this)? {
-            Some((f, template_args, _)) => Ok((f, template_args)),
-            None => self.no_match(candidates, args, explicit, this, what, span),
-        }
-    }
-
-    fn best(
-        &mut self,
-        candidates: &[FunctionRef],
-        args: &[Arg],
-        explicit: &[TemplateArg],
-        this: Option<&LValue>,
-    ) -> Res<Option<Candidate>> {
-        let mut best: Option<Candidate> = None;
-        for f in candidates {
-            if is_specialisation(f) {
-                continue;
-            }
-            let given = if explicit.is_empty() {
-                f.args.clone()
-            } else {
-                explicit.to_vec()
-            };
-            let Some((template_args, ranks)) = self.viable_with(f, &given, args, this) else {
-                continue;
-            };
-            let better = match &best {
-                None => true,
-                Some((g, _, other)) => is_better(f, &ranks, g, other),
-            };
-            if better {
-                best = Some((f.clone(), template_args, ranks));
-            }
-        }
-        let Some((f, template_args, ranks)) = best else {
-            return Ok(None);
-        };
-        if f.decl.template.is_some()
-            && let Some(spec) = self.specialisation(&f, candidates, &template_args, args)
-        {
-            return Ok(Some((spec, Vec::new(), ranks)));
-        }
-        Ok(Some((f, template_args, ranks)))
-    }
-
-    /// An explicit specialisation of a function template for these arguments.
-    fn specialisation(
-        &mut self,
-        f: &FunctionRef,
-        candidates: &[FunctionRef],
-        template_args: &[TemplateArg],
-        args: &[Arg],
-    ) -> Option<FunctionRef> {
-        for spec in candidates.iter().filter(|g| is_specialisation(g)) {
-            if spec.decl.params.len() != f.decl.params.len() {
-                continue;
-            }
-            let env = spec.env.clone();
-            let patterns = spec.decl.spec_args.clone().unwrap_or_default();
-            let Some(own) = self.attempt(|s| s.within(env.clone(), |s| s.template_args(&patterns)))
-            else {
-                continue;
-            };
-            if !own.iter().zip(template_args).all(|(a, b)| a == b) {
-                continue;
-            }
-            // What the arguments leave open, the parameter types decide.
-            let fits = self.attempt(|s| {
-                s.within(env, |s| {
-                    for (param, arg) in spec.decl.params.iter().zip(args) {
-                        let t = s.param_type(&param.ty)?;
-                        if s.rank(arg, &t).is_none_or(|r| r > super::convert::QUALIFY) {
-                            return Err(Fail::Reported);
-                        }
-                    }
-                    Ok(())
-                })
-            });
-            if fits.is_some() || own.len() == template_args.len() {
-                let mut spec = spec.clone();
-                spec.args = Vec::new();
-                return Some(spec);
-            }
-        }
-        None
-    }
-
-    fn no_match<T>(
-        &mut self,
-        candidates: &[FunctionRef],
-        args: &[Arg],
-        explicit: &[TemplateArg],
-        this: Option<&LValue>,
-        what: &str,
-        span: Span,
-    ) -> Res<T> {
-        let types = self.args_types(args);
-        let mut d = self.diagnostic(
-            "E0482",
-            format!("no '{what}' takes the arguments {types}"),
-            span,
-        );
-        if let [f] = candidates {
-            if let Some(reason) = self.why_not(f, args, explicit, this) {
-                d = d.note(reason);
-            }
-            d = d.secondary(f.decl.span, "declared here");
-        } else {
-            for f in candidates.iter().take(4) {
-                d = d.secondary(f.decl.span, "candidate");
-            }
-        }
-        Err(Fail::Error(Box::new(d)))
-    }
-
-    fn why_not(
-        &mut self,
-        f: &FunctionRef,
-        args: &[Arg],
-        explicit: &[TemplateArg],
-        this: Option<&LValue>,
-    ) -> Option<String> {
-        let params = &f.decl.params;
-        let required = params
-            .iter()
-            .filter(|p| p.default.is_none() && !p.is_pack)
-            .count();
-        let variadic = params.last().is_some_and(|p| p.is_pack);
-        if args.len() < required || (args.len() > params.len() && !variadic) {
-            return Some(if required == params.len() {
-                format!("it takes {required} arguments, not {}", args.len())
-            } else {
-                format!(
-                    "it takes {required} to {} arguments, not {}",
-                    params.len(),
-                    args.len()
-                )
-            });
-        }
-        let mut env = f.env.clone();
-        if let Some(header) = &f.decl.template
-            && !header.params.is_empty()
-        {
-            match self.deduce_call(f, explicit, args) {
-                Some(own) => env = self.template_env(&env, header, &own),
-                None => return Some("its template arguments cannot be deduced".into()),
-            }
-        }
-        if self.rank_this(f, this).is_none() {
-            return Some(
-                "the object is 'const' or in another address space, and the function is not".into(),
-            );
-        }
-        for (i, (param, arg)) in params.iter().zip(args).enumerate() {
-            if has_auto(&param.ty) || param.is_pack {
-                continue;
-            }
-            let t = self.attempt(|s| s.within(env.clone(), |s| s.param_type(&param.ty)))?;
-            if self.rank(arg, &t).is_none() {
-                return Some(format!(
-                    "argument {} does not convert to '{}'",
-                    i + 1,
-                    self.qual_name(&t)
-                ));
-            }
-        }
-        None
-    }
-
-    /// Calls one of a set of functions.
-    pub fn call_set(
-        &mut self,
-        set: &FunctionSet,
-        name: &str,
-        args: Vec<Arg>,
-        this: Option<LValue>,
-        span: Span,
-    ) -> Res<Operand> {
-        let mut user = set.user.clone();
-        if this.is_none() {
-            self.add_associated(&mut user, name, &args);
-        }
-        let found = self.best(&user, &args, &set.args, this.as_ref())?;
-        if let Some((function, namespace)) = set.library {
-            let exact = found
-                .as_ref()
-                .is_some_and(|(_, _, ranks)| ranks.iter().all(|r| *r < super::convert::PROMOTE));
-            if !exact {
-                let former = self.at(span);
-                let math = self.math;
-                match namespace {
-                    "metal::fast" => self.math = MathMode::Fast,
-                    "metal::precise" => self.math = MathMode::Precise,
-                    _ => {}
-                }
-                let result = function(
-                    self,
-                    &Call {
-                        name,
-                        namespace,
-                        span,
-                        template_args: &set.args,
-                        args: &args,
-                    },
-                );
-                self.math = math;
-                self.at(former);
-                match (result, found) {
-                    (Err(_), Some((f, template_args, _))) => {
-                        return self.inline_call(&f, &template_args, this, args, span);
-                    }
-                    (result, _) => return result,
-                }
-            }
-        }
-        match found {
-            Some((f, template_args, _)) => self.inline_call(&f, &template_args, this, args, span),
-            None => self.no_match(&user, &args, &set.args, this.as_ref(), name, span),
-        }
-    }
-
-    /// Adds the functions of a name in the namespaces of the arguments' classes.
-    pub fn add_associated(&mut self, user: &mut Vec<FunctionRef>, name: &str, args: &[Arg]) {
-        for arg in args {
-            let Some(operand) = arg.operand() else {
-                continue;
-            };
-            let mut env = match operand.ty() {
-                Type::Record(id) => Some(self.records[id.index()].env.clone()),
-                _ => None,
-            };
-            while let Some(e) = env {
-                if let EnvKind::Namespace(ns) = e.kind {
-                    if let Some(list) = self.namespaces[ns.index()].names.get(name) {
-                        for entity in list {
-                            if let Entity::Functions(set) = entity {
-                                for f in &set.user {
-                                    if !user.contains(f) {
-                                        user.push(f.clone());
-                                    }
-                                }
-                            }
-                        }
-                    }
-                    break;
-                }
-                env = e.parent.clone();
-            }
-        }
-    }
-
     /// Binds a reference parameter or variable to an argument.
     pub fn bind_reference(&mut self, ty: &QualType, arg: &Arg, span: Span) -> Res<LValue> {
         if let Arg::Operand(Operand::Place(place), _) = arg {
             let wanted = ty.space_or_thread();
-            let same_space =
-                super::convert::known_space(place, wanted) == wanted || ty.space.is_none();
+            let same_space = super::convert::known_space(place, wanted) == wanted || ty.space.is_none();
             if same_space && place.ty == ty.ty {
                 if place.is_const && !ty.is_const && place.space() != Space::Constant {
                     let name = self.qual_name(ty);
-                    return self.err(
-                        "E0483",
-                        format!("'{name}' cannot be bound to a 'const' object"),
-                        span,
-                    );
+                    return self.err("E0483", format!("'{name}' cannot be bound to a 'const' object"), span);
                 }
                 let mut place = place.clone();
                 place.is_const |= ty.is_const;
@@ -533,13 +135,7 @@ impl Sema<'_> {
     }
 
     /// A new variable with a value.
-    pub fn new_variable(
-        &mut self,
-        name: &str,
-        ty: &Type,
-        value: Value,
-        address_taken: bool,
-    ) -> Res<LValue> {
+    pub fn new_variable(&mut self, name: &str, ty: &Type, value: Value, address_taken: bool) -> Res<LValue> {
         let kinds = self.leaf_kinds(ty)?;
         if self.const_eval > 0 {
             let slots = value
@@ -635,7 +231,7 @@ impl Sema<'_> {
         result.map(|()| env)
     }
 
-    fn function_env(
+    pub(super) fn function_env(
         &mut self,
         f: &FunctionRef,
         template_args: &[TemplateArg],
@@ -651,12 +247,7 @@ impl Sema<'_> {
         Env::names(&env)
     }
 
-    fn push_frame(
-        &mut self,
-        f: &FunctionRef,
-        template_args: &[TemplateArg],
-        span: Span,
-    ) -> Res<()> {
+    pub(super) fn push_frame(&mut self, f: &FunctionRef, template_args: &[TemplateArg], span: Span) -> Res<()> {
         let limit = if self.const_eval > 0 { 400 } else { MAX_DEPTH };
         let name = match f.record {
             Some(id) => format!("{}::{}", self.records[id.index()].name, f.decl.name.name),
@@ -664,10 +255,10 @@ impl Sema<'_> {
         };
         let recursive = self.const_eval == 0
             && f.decl.template.as_ref().is_none_or(|t| t.params.is_empty())
-            && self.frames.iter().any(|frame| {
-                frame.record == f.record
-                    && frame.decl.as_ref().is_some_and(|d| Arc::ptr_eq(d, &f.decl))
-            });
+            && self
+                .frames
+                .iter()
+                .any(|frame| frame.record == f.record && frame.decl.as_ref().is_some_and(|d| Arc::ptr_eq(d, &f.decl)));
         if recursive {
             return self.err(
                 "E0486",
@@ -716,13 +307,7 @@ impl Sema<'_> {
     }
 
     /// Binds parameters in a scope.
-    pub fn bind_params(
-        &mut self,
-        params: &[ast::Param],
-        args: Vec<Arg>,
-        env: &Rc<Env>,
-        span: Span,
-    ) -> Res<()> {
+    pub fn bind_params(&mut self, params: &[ast::Param], args: Vec<Arg>, env: &Rc<Env>, span: Span) -> Res<()> {
         let mut args = args.into_iter();
         for param in params {
             if param.is_pack {
@@ -742,10 +327,7 @@ impl Sema<'_> {
             };
             let (place, declared) = self.bind_param(param, arg, span)?;
             if let Some(name) = &param.name {
-                env.bind(
-                    name.name.clone(),
-                    Entity::Variable(Operand::Place(place), declared),
-                );
+                env.bind(name.name.clone(), Entity::Variable(Operand::Place(place), declared));
             }
         }
         if args.next().is_some() {
@@ -754,7 +336,7 @@ impl Sema<'_> {
         Ok(())
     }
 
-    fn bind_param(&mut self, param: &ast::Param, arg: Arg, span: Span) -> Res<(LValue, QualType)> {
+    pub(super) fn bind_param(&mut self, param: &ast::Param, arg: Arg, span: Span) -> Res<(LValue, QualType)> {
         let ty = if has_auto(&param.ty) {
             match &arg {
                 Arg::Operand(operand, _) => self.deduce_auto(&param.ty, operand)?,
@@ -783,9 +365,7 @@ impl Sema<'_> {
         let uses = self.current_uses.clone();
         let taken = name.is_some_and(|n| uses.address_taken.contains(n));
         let assigned = name.is_some_and(|n| uses.assigned.contains(n));
-        let fixed = !taken
-            && (ty.is_const || (!assigned && is_bundle(&ty.ty)))
-            && !self.needs_memory(&ty.ty)?;
+        let fixed = !taken && (ty.is_const || (!assigned && is_bundle(&ty.ty))) && !self.needs_memory(&ty.ty)?;
         let mut place = if fixed {
             self.fixed_variable(&ty.ty, value)
         } else {
@@ -806,19 +386,14 @@ impl Sema<'_> {
     }
 
     /// Memory that stands for a variable in registers while a function that takes its address runs.
-    fn addressable(&mut self, place: LValue) -> Res<LValue> {
+    pub(super) fn addressable(&mut self, place: LValue) -> Res<LValue> {
         let Place::Slots(slots) = &place.place else {
             return Ok(place);
         };
         let kinds = self.leaf_kinds(&place.ty)?;
         let plain = !kinds.is_empty() && kinds.iter().all(|k| matches!(k, LeafKind::Value(_)));
         let storable = !matches!(place.ty, Type::Object(_));
-        if !plain
-            || !storable
-            || slots
-                .iter()
-                .any(|s| matches!(s, Slot::Fixed(Leaf::Place(_))))
-        {
+        if !plain || !storable || slots.iter().any(|s| matches!(s, Slot::Fixed(Leaf::Place(_)))) {
             return Ok(place);
         }
         let value = self.load(&place)?;
@@ -832,15 +407,9 @@ impl Sema<'_> {
     }
 
     /// One element of a function parameter pack: the pattern is bound with each template pack at that element.
-    fn bind_pack_item(
-        &mut self,
-        param: &ast::Param,
-        arg: Arg,
-        index: usize,
-        span: Span,
-    ) -> Res<Operand> {
+    pub(super) fn bind_pack_item(&mut self, param: &ast::Param, arg: Arg, index: usize, span: Span) -> Res<Operand> {
         let scope = Env::names(&self.env.clone());
-        for name in super::expr::names_in_type(&param.ty) {
+        for name in super::lambda::names_in_type(&param.ty) {
             if let Ok(Some(Entity::Pack(items))) = self.lookup(&name, span)
                 && let Some(item) = items.get(index)
             {
@@ -861,9 +430,7 @@ impl Sema<'_> {
         span: Span,
     ) -> Res<Operand> {
         let this = match this {
-            Some(this) if f.record.is_some() && !f.decl.specs.is_static => {
-                self.this_for(f, this)?
-            }
+            Some(this) if f.record.is_some() && !f.decl.specs.is_static => self.this_for(f, this)?,
             _ => None,
         };
         match &f.decl.body {
@@ -873,11 +440,7 @@ impl Sema<'_> {
             Body::None if self.unevaluated == 0 => {
                 let name = &f.decl.name.name;
                 let d = self
-                    .diagnostic(
-                        "E0488",
-                        format!("'{name}' is declared but not defined"),
-                        span,
-                    )
+                    .diagnostic("E0488", format!("'{name}' is declared but not defined"), span)
                     .secondary(f.decl.span, "declared here");
                 return Err(Fail::Error(Box::new(d)));
             }
@@ -899,19 +462,12 @@ impl Sema<'_> {
                 s.in_const_mode(|s| {
                     let operand = s.inline_body(f, template_args, t, a, span)?;
                     let value = s.rvalue(operand)?;
-                    let known = value
-                        .leaves
-                        .iter()
-                        .all(|leaf| matches!(leaf, Leaf::Const(_)));
-                    if known {
-                        Ok(value)
-                    } else {
-                        Err(Fail::Reported)
-                    }
+                    let known = value.leaves.iter().all(|leaf| matches!(leaf, Leaf::Const(_)));
+                    if known { Ok(value) } else { Err(Fail::Reported) }
                 })
             });
-            let keeps = !has_auto(&f.decl.ret)
-                && !matches!(f.decl.ret.kind, ast::TyKind::LRef(_) | ast::TyKind::RRef(_));
+            let keeps =
+                !has_auto(&f.decl.ret) && !matches!(f.decl.ret.kind, ast::TyKind::LRef(_) | ast::TyKind::RRef(_));
             if let Some(value) = folded
                 && (keeps || matches!(value.ty, Type::Scalar(_) | Type::Enum(_)))
                 && value.ty != Type::Void
@@ -934,7 +490,7 @@ impl Sema<'_> {
     }
 
     /// The object as the class that declares the member.
-    fn this_for(&mut self, f: &FunctionRef, this: LValue) -> Res<Option<LValue>> {
+    pub(super) fn this_for(&mut self, f: &FunctionRef, this: LValue) -> Res<Option<LValue>> {
         match f.record {
             Some(id) if this.ty != Type::Record(id) => {
                 if self.derives(&this.ty.clone(), id) {
@@ -947,7 +503,7 @@ impl Sema<'_> {
         }
     }
 
-    fn inline_body(
+    pub(super) fn inline_body(
         &mut self,
         f: &FunctionRef,
         template_args: &[TemplateArg],
@@ -984,13 +540,7 @@ impl Sema<'_> {
     }
 
     /// Runs the body of a constructor in its open scope.
-    pub fn run_constructor_body(
-        &mut self,
-        f: &FunctionRef,
-        env: Rc<Env>,
-        this: LValue,
-        span: Span,
-    ) -> Res<()> {
+    pub fn run_constructor_body(&mut self, f: &FunctionRef, env: Rc<Env>, this: LValue, span: Span) -> Res<()> {
         let Body::Block(body) = &f.decl.body else {
             return Ok(());
         };
@@ -1000,9 +550,7 @@ impl Sema<'_> {
         self.push_frame(f, &[], span)?;
         let former_uses = std::mem::replace(&mut self.current_uses, uses);
         let former = self.span;
-        let result = self.within(env, |s| {
-            s.function_body(body, Some(Type::Void.into()), false)
-        });
+        let result = self.within(env, |s| s.function_body(body, Some(Type::Void.into()), false));
         self.current_uses = former_uses;
         self.frames.pop();
         self.span = former;
@@ -1013,12 +561,7 @@ impl Sema<'_> {
     }
 
     /// Lowers a function's body; the value that it returns.
-    pub fn function_body(
-        &mut self,
-        body: &ast::Stmt,
-        ret: Option<QualType>,
-        _reference: bool,
-    ) -> Res<Operand> {
+    pub fn function_body(&mut self, body: &ast::Stmt, ret: Option<QualType>, _reference: bool) -> Res<Operand> {
         let StmtKind::Compound(list) = &body.kind else {
             return self.err("E0488", "this function has no body", body.span);
         };
@@ -1076,11 +619,7 @@ impl Sema<'_> {
                     return Err(Fail::Reported);
                 }
                 if matches!(flow, Flow::Next) {
-                    self.warn(
-                        "W0401",
-                        "this function ends without returning a value",
-                        body.span.end(),
-                    );
+                    self.warn("W0401", "this function ends without returning a value", body.span.end());
                 }
                 Ok(self.undefined(&t.ty)?.into())
             }
@@ -1102,10 +641,7 @@ impl Sema<'_> {
                     .first()
                     .map_or_else(String::new, |f| f.decl.name.name.to_string());
                 let args_of = set.user.first().map(|f| f.args.clone()).unwrap_or_default();
-                let set = FunctionSet {
-                    args: args_of,
-                    ..set
-                };
+                let set = FunctionSet { args: args_of, ..set };
                 self.call_set(&set, &name, args, None, span)
             }
             Type::Function(_) => {
@@ -1115,8 +651,7 @@ impl Sema<'_> {
                         let f = f.clone();
                         let what = f.decl.name.name.to_string();
                         let own = f.args.clone();
-                        let (f, template_args) =
-                            self.choose(&[f], &args, &own, None, &what, span)?;
+                        let (f, template_args) = self.choose(&[f], &args, &own, None, &what, span)?;
                         self.inline_call(&f, &template_args, None, args, span)
                     }
                     _ => self.err(
@@ -1142,11 +677,7 @@ impl Sema<'_> {
                     None => self.err("E0492", "this object cannot be called", span),
                 }
             }
-            ty => self.err(
-                "E0492",
-                format!("'{}' cannot be called", self.type_name(&ty)),
-                span,
-            ),
+            ty => self.err("E0492", format!("'{}' cannot be called", self.type_name(&ty)), span),
         }
     }
 
@@ -1179,15 +710,10 @@ impl Sema<'_> {
                     }
                     self.call_set(&set, name, args, Some(this), span)
                 }
-                Some(Entity::Variable(operand, _) | Entity::Operand(operand)) => {
-                    self.call_value(operand, args, span)
-                }
+                Some(Entity::Variable(operand, _) | Entity::Operand(operand)) => self.call_value(operand, args, span),
                 _ => self.err(
                     "E0472",
-                    format!(
-                        "'{}' has no member function '{name}'",
-                        self.type_name(&this.ty)
-                    ),
+                    format!("'{}' has no member function '{name}'", self.type_name(&this.ty)),
                     span,
                 ),
             };
@@ -1233,10 +759,7 @@ impl Sema<'_> {
             Some(result) => result,
             None => self.err(
                 "E0472",
-                format!(
-                    "'{}' has no member function '{name}'",
-                    self.type_name(object.ty())
-                ),
+                format!("'{}' has no member function '{name}'", self.type_name(object.ty())),
                 span,
             ),
         }
@@ -1258,82 +781,18 @@ pub fn is_bundle(ty: &Type) -> bool {
     matches!(ty, Type::Object(o) if !matches!(**o, Object::CoopIterator(_) | Object::Atomic(_)))
 }
 
-fn is_specialisation(f: &FunctionRef) -> bool {
-    f.decl
-        .template
-        .as_ref()
-        .is_some_and(|t| t.params.is_empty())
-}
-
-fn is_constant_place(place: &LValue) -> bool {
+pub(super) fn is_constant_place(place: &LValue) -> bool {
     match &place.place {
-        Place::Slots(slots) => slots
-            .iter()
-            .all(|slot| matches!(slot, Slot::Fixed(Leaf::Const(_)))),
+        Place::Slots(slots) => slots.iter().all(|slot| matches!(slot, Slot::Fixed(Leaf::Const(_)))),
         _ => false,
     }
 }
 
-fn is_constant_arg(arg: &Arg) -> bool {
+pub(super) fn is_constant_arg(arg: &Arg) -> bool {
     match arg {
-        Arg::Operand(Operand::Value(value), _) => value
-            .leaves
-            .iter()
-            .all(|leaf| matches!(leaf, Leaf::Const(_))),
+        Arg::Operand(Operand::Value(value), _) => value.leaves.iter().all(|leaf| matches!(leaf, Leaf::Const(_))),
         Arg::Operand(Operand::Place(place), _) => is_constant_place(place),
         Arg::List(items, _) => items.iter().all(|(_, arg)| is_constant_arg(arg)),
-    }
-}
-
-/// May resolving the returned type fail (`enable_if_t<…>`, `typename T::x`)?
-fn depends(ty: &ast::Ty) -> bool {
-    match &ty.kind {
-        ast::TyKind::Path(path) => {
-            path.segments.len() > 1 || path.segments.iter().any(|s| s.args.is_some())
-        }
-        ast::TyKind::Decltype(_) => true,
-        ast::TyKind::LRef(t) | ast::TyKind::Pointer(t) => depends(t),
-        _ => false,
-    }
-}
-
-fn is_better(f: &FunctionRef, a: &[Rank], g: &FunctionRef, b: &[Rank]) -> bool {
-    let worse = a.iter().zip(b).any(|(x, y)| x > y);
-    let better = a.iter().zip(b).any(|(x, y)| x < y);
-    if better != worse {
-        return better;
-    }
-    if better && worse {
-        return a.iter().sum::<u32>() < b.iter().sum::<u32>();
-    }
-    let template = |f: &FunctionRef| {
-        f.decl.template.is_some() || f.decl.params.iter().any(|p| has_auto(&p.ty))
-    };
-    match (template(f), template(g)) {
-        (false, true) => true,
-        (true, false) => false,
-        (false, false) => false,
-        (true, true) => {
-            let score = |f: &FunctionRef| -> (u32, bool) {
-                (
-                    f.decl
-                        .params
-                        .iter()
-                        .map(|p| super::deduce::ty_speciality(&p.ty))
-                        .sum(),
-                    f.decl
-                        .template
-                        .as_ref()
-                        .is_some_and(|t| t.requires.is_some()),
-                )
-            };
-            let variadic = |f: &FunctionRef| f.decl.params.last().is_some_and(|p| p.is_pack);
-            match (variadic(f), variadic(g)) {
-                (false, true) => true,
-                (true, false) => false,
-                _ => score(f) > score(g),
-            }
-        }
     }
 }
 

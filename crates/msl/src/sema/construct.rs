@@ -23,13 +23,7 @@ impl Sema<'_> {
         }
     }
 
-    fn list_init(
-        &mut self,
-        ty: &Type,
-        items: &[(Option<Name>, Arg)],
-        span: Span,
-        _outer: Span,
-    ) -> Res<Value> {
+    fn list_init(&mut self, ty: &Type, items: &[(Option<Name>, Arg)], span: Span, _outer: Span) -> Res<Value> {
         match ty {
             Type::Scalar(_) | Type::Enum(_) | Type::Pointer(_) => match items {
                 [] => self.zero_or_null(ty),
@@ -92,13 +86,7 @@ impl Sema<'_> {
     }
 
     /// Initialises an array or record from items, beginning with item `at`; inner braces may be left out.
-    fn aggregate(
-        &mut self,
-        ty: &Type,
-        items: &[(Option<Name>, Arg)],
-        at: &mut usize,
-        span: Span,
-    ) -> Res<Value> {
+    fn aggregate(&mut self, ty: &Type, items: &[(Option<Name>, Arg)], at: &mut usize, span: Span) -> Res<Value> {
         let mut leaves = Vec::new();
         match ty {
             Type::Array(element, n) => {
@@ -135,19 +123,10 @@ impl Sema<'_> {
             }
             _ => return self.err("E0471", "this type is no aggregate", span),
         }
-        Ok(Value {
-            ty: ty.clone(),
-            leaves,
-        })
+        Ok(Value { ty: ty.clone(), leaves })
     }
 
-    fn union_init(
-        &mut self,
-        id: RecordId,
-        items: &[(Option<Name>, Arg)],
-        at: &mut usize,
-        span: Span,
-    ) -> Res<Value> {
+    fn union_init(&mut self, id: RecordId, items: &[(Option<Name>, Arg)], at: &mut usize, span: Span) -> Res<Value> {
         let fields = self.records[id.index()].fields.clone();
         let ty = Type::Record(id);
         let Some(mut field) = fields.first().cloned() else {
@@ -172,13 +151,7 @@ impl Sema<'_> {
         self.load(&temporary)
     }
 
-    fn designated(
-        &mut self,
-        id: RecordId,
-        items: &[(Option<Name>, Arg)],
-        at: &mut usize,
-        span: Span,
-    ) -> Res<Value> {
+    fn designated(&mut self, id: RecordId, items: &[(Option<Name>, Arg)], at: &mut usize, span: Span) -> Res<Value> {
         let fields = self.records[id.index()].fields.clone();
         let ty = Type::Record(id);
         let mut parts: Vec<Option<Value>> = vec![None; fields.len()];
@@ -257,10 +230,7 @@ impl Sema<'_> {
     fn field_init(&mut self, field: &Field, arg: &Arg, span: Span) -> Res<Value> {
         if field.ty.is_reference() {
             let place = self.bind_reference(&field.ty, arg, span)?;
-            return Ok(Value::one(
-                field.ty.ty.clone(),
-                Leaf::Place(std::rc::Rc::new(place)),
-            ));
+            return Ok(Value::one(field.ty.ty.clone(), Leaf::Place(std::rc::Rc::new(place))));
         }
         self.init(&field.ty.ty, arg, span)
     }
@@ -296,22 +266,13 @@ impl Sema<'_> {
     }
 
     /// Initialises from the arguments of [`Sema::init_args`]; a reference yields its place as a leaf.
-    pub fn direct_init(
-        &mut self,
-        ty: &QualType,
-        args: &[Arg],
-        braces: bool,
-        span: Span,
-    ) -> Res<Value> {
+    pub fn direct_init(&mut self, ty: &QualType, args: &[Arg], braces: bool, span: Span) -> Res<Value> {
         if ty.is_reference() {
             let [arg] = args else {
                 return self.err("E0463", "a reference needs one initialiser", span);
             };
             let place = self.bind_reference(ty, arg, span)?;
-            return Ok(Value::one(
-                ty.ty.clone(),
-                Leaf::Place(std::rc::Rc::new(place)),
-            ));
+            return Ok(Value::one(ty.ty.clone(), Leaf::Place(std::rc::Rc::new(place))));
         }
         match args {
             [arg @ Arg::List(..)] if braces => self.init(&ty.ty, arg, span),
@@ -335,8 +296,7 @@ impl Sema<'_> {
             Type::Record(id) => {
                 self.complete_record(*id)?;
                 let record = &self.records[id.index()];
-                let trivial = record.constructors.is_empty()
-                    && record.fields.iter().all(|f| f.init.is_none());
+                let trivial = record.constructors.is_empty() && record.fields.iter().all(|f| f.init.is_none());
                 if trivial {
                     let fields = record.fields.clone();
                     if self.is_union(*id) {
@@ -347,19 +307,13 @@ impl Sema<'_> {
                         if field.ty.is_reference() {
                             return self.err(
                                 "E0463",
-                                format!(
-                                    "the reference member '{}' must be initialised",
-                                    field.name
-                                ),
+                                format!("the reference member '{}' must be initialised", field.name),
                                 span,
                             );
                         }
                         leaves.extend(self.default_init(&field.ty.ty, span)?.leaves);
                     }
-                    return Ok(Value {
-                        ty: ty.clone(),
-                        leaves,
-                    });
+                    return Ok(Value { ty: ty.clone(), leaves });
                 }
                 self.construct_record(*id, &[], false, true, span)
             }
@@ -376,14 +330,9 @@ impl Sema<'_> {
                 for _ in 0..*n {
                     leaves.extend(one.leaves.iter().cloned());
                 }
-                Ok(Value {
-                    ty: ty.clone(),
-                    leaves,
-                })
+                Ok(Value { ty: ty.clone(), leaves })
             }
-            Type::Closure(_) | Type::Overloads(_) => {
-                self.err("E0463", "this variable must be initialised", span)
-            }
+            Type::Closure(_) | Type::Overloads(_) => self.err("E0463", "this variable must be initialised", span),
             _ => self.undefined(ty),
         }
     }
@@ -396,13 +345,7 @@ impl Sema<'_> {
         result
     }
 
-    fn construct_inner(
-        &mut self,
-        ty: &Type,
-        args: &[Arg],
-        braces: bool,
-        span: Span,
-    ) -> Res<Operand> {
+    fn construct_inner(&mut self, ty: &Type, args: &[Arg], braces: bool, span: Span) -> Res<Operand> {
         match ty {
             Type::Object(_) => match library::construct(self, ty, args, braces, span) {
                 Some(result) => result,
@@ -437,11 +380,7 @@ impl Sema<'_> {
                     for _ in 0..*n {
                         leaves.extend(zero.leaves.iter().cloned());
                     }
-                    Ok(Value {
-                        ty: ty.clone(),
-                        leaves,
-                    }
-                    .into())
+                    Ok(Value { ty: ty.clone(), leaves }.into())
                 }
                 [arg @ Arg::List(..)] => Ok(self.init(ty, arg, span)?.into()),
                 _ => {
@@ -510,19 +449,11 @@ impl Sema<'_> {
                 span,
             );
         }
-        Ok(Value {
-            ty: ty.clone(),
-            leaves,
-        })
+        Ok(Value { ty: ty.clone(), leaves })
     }
 
     fn construct_matrix(&mut self, ty: &Type, args: &[Arg], span: Span) -> Res<Value> {
-        let Type::Matrix {
-            scalar,
-            columns,
-            rows,
-        } = *ty
-        else {
+        let Type::Matrix { scalar, columns, rows } = *ty else {
             return self.err("E0471", "no matrix", span);
         };
         if args.is_empty() {
@@ -547,18 +478,12 @@ impl Sema<'_> {
         for arg in args {
             match arg {
                 Arg::Operand(o, at) => {
-                    let to = o
-                        .ty()
-                        .with_component(scalar)
-                        .unwrap_or(Type::Scalar(scalar));
+                    let to = o.ty().with_component(scalar).unwrap_or(Type::Scalar(scalar));
                     leaves.extend(self.convert(o.clone(), &to, true, *at)?.leaves);
                 }
                 Arg::List(_, at) => {
                     let column = Type::vector(scalar, rows);
-                    leaves.extend(
-                        self.construct_vector(&column, std::slice::from_ref(arg), *at)?
-                            .leaves,
-                    );
+                    leaves.extend(self.construct_vector(&column, std::slice::from_ref(arg), *at)?.leaves);
                 }
             }
         }
@@ -574,10 +499,7 @@ impl Sema<'_> {
                 span,
             );
         }
-        Ok(Value {
-            ty: ty.clone(),
-            leaves,
-        })
+        Ok(Value { ty: ty.clone(), leaves })
     }
 
     /// Constructs a record; `explicit` admits explicit constructors.
@@ -683,19 +605,12 @@ impl Sema<'_> {
             );
         }
         let is_union = self.is_union(id);
-        let result = self.enter_function(
-            f,
-            template_args,
-            Some(this.clone()),
-            args.to_vec(),
-            span,
-            |s| {
-                if !is_union {
-                    s.member_inits(id, f, &this, span)?;
-                }
-                Ok(())
-            },
-        )?;
+        let result = self.enter_function(f, template_args, Some(this.clone()), args.to_vec(), span, |s| {
+            if !is_union {
+                s.member_inits(id, f, &this, span)?;
+            }
+            Ok(())
+        })?;
         let body_empty = match &f.decl.body {
             ast::Body::Block(ast::Stmt {
                 kind: ast::StmtKind::Compound(list),
@@ -717,13 +632,7 @@ impl Sema<'_> {
         self.load(&object)
     }
 
-    fn member_inits(
-        &mut self,
-        id: RecordId,
-        f: &FunctionRef,
-        this: &LValue,
-        span: Span,
-    ) -> Res<()> {
+    fn member_inits(&mut self, id: RecordId, f: &FunctionRef, this: &LValue, span: Span) -> Res<()> {
         let fields = self.records[id.index()].fields.clone();
         let bases = self.records[id.index()].bases.clone();
         for init in &f.decl.member_inits {

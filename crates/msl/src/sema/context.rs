@@ -528,12 +528,7 @@ impl Sema<'_> {
     }
 
     /// An error at a place, with the chain of instantiations around it.
-    pub fn diagnostic(
-        &self,
-        code: &'static str,
-        message: impl Into<String>,
-        span: Span,
-    ) -> Diagnostic {
+    pub fn diagnostic(&self, code: &'static str, message: impl Into<String>, span: Span) -> Diagnostic {
         let mut d = Diagnostic::error(code, message, span);
         self.attach_chain(&mut d);
         d
@@ -546,11 +541,10 @@ impl Sema<'_> {
             if i >= 12 && i + 3 < n {
                 continue;
             }
-            d.instantiation_chain
-                .push(crate::diagnostics::InstantiationFrame {
-                    what: frame.what.clone(),
-                    span: frame.span,
-                });
+            d.instantiation_chain.push(crate::diagnostics::InstantiationFrame {
+                what: frame.what.clone(),
+                span: frame.span,
+            });
         }
     }
 
@@ -572,9 +566,7 @@ impl Sema<'_> {
         span: Span,
         help: impl Into<String>,
     ) -> Res<T> {
-        Err(Fail::Error(Box::new(
-            self.diagnostic(code, message, span).help(help),
-        )))
+        Err(Fail::Error(Box::new(self.diagnostic(code, message, span).help(help))))
     }
 
     /// A refusal that has a meaning here: an error, or a warning under `--lenient`.
@@ -608,9 +600,7 @@ impl Sema<'_> {
 
     /// Keeps a diagnostic, once.
     pub fn report(&mut self, d: Diagnostic) {
-        let same = |o: &Diagnostic| {
-            o.code == d.code && o.primary.span == d.primary.span && o.message == d.message
-        };
+        let same = |o: &Diagnostic| o.code == d.code && o.primary.span == d.primary.span && o.message == d.message;
         if !self.diagnostics.iter().any(same) {
             self.diagnostics.push(d);
         }
@@ -696,10 +686,7 @@ impl Sema<'_> {
         if self.tables.values().all(|id| id.index() < memory) {
             self.builder.kernel_mut().memory.truncate(memory);
         }
-        self.builder
-            .kernel_mut()
-            .cooperatives
-            .truncate(cooperatives);
+        self.builder.kernel_mut().cooperatives.truncate(cooperatives);
         self.unevaluated -= 1;
         self.const_eval = const_eval;
         result

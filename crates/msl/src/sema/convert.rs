@@ -49,11 +49,7 @@ impl Sema<'_> {
                     if to.reference == Reference::Rvalue {
                         return Some(CONVERT);
                     }
-                    return Some(if place.is_const == to.is_const {
-                        0
-                    } else {
-                        QUALIFY
-                    });
+                    return Some(if place.is_const == to.is_const { 0 } else { QUALIFY });
                 }
                 if space == wanted
                     && let Type::Record(base) = to.ty
@@ -86,11 +82,7 @@ impl Sema<'_> {
         }
     }
 
-    fn rank_list(
-        &mut self,
-        items: &[(Option<crate::ast::Name>, Arg)],
-        to: &QualType,
-    ) -> Option<Rank> {
+    fn rank_list(&mut self, items: &[(Option<crate::ast::Name>, Arg)], to: &QualType) -> Option<Rank> {
         match &to.ty {
             Type::Scalar(_) | Type::Enum(_) | Type::Pointer(_) => match items {
                 [] => Some(0),
@@ -108,9 +100,7 @@ impl Sema<'_> {
                 } else {
                     record.constructors.iter().any(|c| {
                         c.decl.params.len() >= items.len()
-                            && c.decl.params[items.len()..]
-                                .iter()
-                                .all(|p| p.default.is_some())
+                            && c.decl.params[items.len()..].iter().all(|p| p.default.is_some())
                     })
                 };
                 fits.then_some(USER)
@@ -134,19 +124,15 @@ impl Sema<'_> {
             }
             (Type::Scalar(a), Type::Vector { scalar, .. }) => Some(SPLAT + u32::from(a != scalar)),
             (Type::Enum(_), Type::Vector { .. }) => None,
-            (
-                Type::Vector { scalar, len, .. },
-                Type::Vector {
-                    scalar: s, len: n, ..
-                },
-            ) => (scalar == s && len == n).then_some(QUALIFY),
+            (Type::Vector { scalar, len, .. }, Type::Vector { scalar: s, len: n, .. }) => {
+                (scalar == s && len == n).then_some(QUALIFY)
+            }
             (Type::Array(..), Type::Pointer(_)) => {
                 let decayed = decayed(operand).ty;
                 if matches!(decayed, Type::Array(..)) {
                     return None;
                 }
-                if let (Operand::Place(place), Type::Pointer(p), Type::Pointer(q)) =
-                    (operand, to, &decayed)
+                if let (Operand::Place(place), Type::Pointer(p), Type::Pointer(q)) = (operand, to, &decayed)
                     && place.is_known()
                     && p.is_const
                     && p.ty == q.ty
@@ -164,9 +150,7 @@ impl Sema<'_> {
                 set.iter().any(|g| g.decl.params.len() == n).then_some(0)
             }
             (Type::Closure(_), Type::Function(_)) => Some(CONVERT),
-            (Type::Record(_), Type::Record(base)) if self.derives(&from.clone(), *base) => {
-                Some(UPCAST)
-            }
+            (Type::Record(_), Type::Record(base)) if self.derives(&from.clone(), *base) => Some(UPCAST),
             _ => self.rank_user(operand, to),
         }
     }
@@ -196,9 +180,7 @@ impl Sema<'_> {
                 .filter(|c| !c.decl.specs.is_explicit)
                 .cloned()
                 .collect();
-            let found = candidates
-                .iter()
-                .any(|c| self.viable(c, &args, None).is_some());
+            let found = candidates.iter().any(|c| self.viable(c, &args, None).is_some());
             self.converting_depth -= 1;
             return found.then_some(USER);
         }
@@ -206,11 +188,7 @@ impl Sema<'_> {
     }
 
     /// The conversion function of a class for a target type, with its template arguments.
-    fn conversion_function(
-        &mut self,
-        operand: &Operand,
-        to: &Type,
-    ) -> Option<(FunctionRef, Vec<TemplateArg>)> {
+    fn conversion_function(&mut self, operand: &Operand, to: &Type) -> Option<(FunctionRef, Vec<TemplateArg>)> {
         let Type::Record(id) = operand.ty() else {
             return None;
         };
@@ -296,13 +274,11 @@ impl Sema<'_> {
             return None;
         }
         if a.ty == b.ty {
-            return Some(
-                if a.is_const == b.is_const && a.is_volatile == b.is_volatile {
-                    0
-                } else {
-                    QUALIFY
-                },
-            );
+            return Some(if a.is_const == b.is_const && a.is_volatile == b.is_volatile {
+                0
+            } else {
+                QUALIFY
+            });
         }
         match (&a.ty, &b.ty) {
             (_, Type::Void) => Some(CONVERT),
@@ -312,13 +288,7 @@ impl Sema<'_> {
     }
 
     /// Converts to a type, as initialisation does (`explicit` allows what a cast allows).
-    pub fn convert(
-        &mut self,
-        operand: Operand,
-        to: &Type,
-        explicit: bool,
-        span: Span,
-    ) -> Res<Value> {
+    pub fn convert(&mut self, operand: Operand, to: &Type, explicit: bool, span: Span) -> Res<Value> {
         if operand.ty() == to && !matches!(to, Type::Array(..)) {
             return self.rvalue_copy(operand);
         }
@@ -344,13 +314,7 @@ impl Sema<'_> {
                 return result;
             }
             if explicit
-                && let Some(result) = library::construct(
-                    self,
-                    to,
-                    &[Arg::Operand(operand.clone(), span)],
-                    false,
-                    span,
-                )
+                && let Some(result) = library::construct(self, to, &[Arg::Operand(operand.clone(), span)], false, span)
             {
                 let operand = result?;
                 return self.rvalue(operand);
@@ -373,13 +337,7 @@ impl Sema<'_> {
             }
         }
         if let Type::Record(id) = to {
-            return self.construct_record(
-                *id,
-                &[Arg::Operand(operand, span)],
-                false,
-                explicit,
-                span,
-            );
+            return self.construct_record(*id, &[Arg::Operand(operand, span)], false, explicit, span);
         }
         if let (Type::Overloads(set), Type::Function(f)) = (operand.ty(), to) {
             let fits = |g: &&FunctionRef| g.decl.params.len() == f.params.len();
@@ -414,21 +372,15 @@ impl Sema<'_> {
                     leaves: vec![leaf; *len as usize],
                 })
             }
-            (
-                Type::Vector { scalar, len, .. },
-                Type::Vector {
-                    scalar: s, len: n, ..
-                },
-            ) if len == n && (scalar == s || explicit) => {
+            (Type::Vector { scalar, len, .. }, Type::Vector { scalar: s, len: n, .. })
+                if len == n && (scalar == s || explicit) =>
+            {
                 let leaves = value
                     .leaves
                     .iter()
                     .map(|leaf| self.convert_leaf(leaf, *s))
                     .collect::<Res<Vec<_>>>()?;
-                Ok(Value {
-                    ty: to.clone(),
-                    leaves,
-                })
+                Ok(Value { ty: to.clone(), leaves })
             }
             (
                 Type::Matrix { columns, rows, .. },
@@ -443,10 +395,7 @@ impl Sema<'_> {
                     .iter()
                     .map(|leaf| self.convert_leaf(leaf, *scalar))
                     .collect::<Res<Vec<_>>>()?;
-                Ok(Value {
-                    ty: to.clone(),
-                    leaves,
-                })
+                Ok(Value { ty: to.clone(), leaves })
             }
             (Type::Nullptr, Type::Pointer(p)) => {
                 let leaf = self.null_leaf(p.space_or_thread())?;
@@ -581,27 +530,19 @@ impl Sema<'_> {
     /// The address of a place in memory.
     pub fn address_leaf(&mut self, place: &LValue, span: Span) -> Res<Leaf> {
         match &place.place {
-            Place::Memory {
-                pointer, offset, ..
-            } => {
+            Place::Memory { pointer, offset, .. } => {
                 self.runtime_only()?;
                 let pointer = self.address(*pointer, *offset);
                 Ok(Leaf::Value(pointer))
             }
-            Place::TensorElement {
-                tensor, indices, ..
-            } => {
+            Place::TensorElement { tensor, indices, .. } => {
                 let op = Op::TensorElementPointer {
                     tensor: Box::new((**tensor).clone()),
                     indices: indices.clone(),
                 };
                 self.emit1(op, IrType::Pointer(tensor.space))
             }
-            Place::CoopElement { .. } => self.err(
-                "E0467",
-                "an element of a cooperative tensor has no address",
-                span,
-            ),
+            Place::CoopElement { .. } => self.err("E0467", "an element of a cooperative tensor has no address", span),
             _ => self.err("E0468", "this expression has no address", span),
         }
     }
@@ -709,11 +650,7 @@ impl Sema<'_> {
             }
             ty => {
                 let ty = ty.clone();
-                let d = self.diagnostic(
-                    "E0469",
-                    format!("'{}' is no condition", self.type_name(&ty)),
-                    span,
-                );
+                let d = self.diagnostic("E0469", format!("'{}' is no condition", self.type_name(&ty)), span);
                 let d = if matches!(ty, Type::Vector { .. }) {
                     d.help("reduce it with 'any(…)' or 'all(…)'")
                 } else {
@@ -746,9 +683,7 @@ pub fn rank_scalar(from: Scalar, to: Scalar) -> Rank {
         return 0;
     }
     match (from, to) {
-        (Scalar::Bool | Scalar::I8 | Scalar::U8 | Scalar::I16 | Scalar::U16, Scalar::I32) => {
-            PROMOTE
-        }
+        (Scalar::Bool | Scalar::I8 | Scalar::U8 | Scalar::I16 | Scalar::U16, Scalar::I32) => PROMOTE,
         (Scalar::F16 | Scalar::BF16, Scalar::F32) => PROMOTE,
         _ => CONVERT,
     }

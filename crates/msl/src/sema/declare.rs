@@ -72,8 +72,7 @@ impl Sema<'_> {
     pub fn child_namespace(&mut self, parent: NamespaceId, name: Option<&Name>) -> NamespaceId {
         let key = name.cloned().unwrap_or_else(|| Name::from(""));
         if let Some(list) = self.namespaces[parent.index()].names.get(&key)
-            && let Some(Entity::Namespace(id)) =
-                list.iter().find(|e| matches!(e, Entity::Namespace(_)))
+            && let Some(Entity::Namespace(id)) = list.iter().find(|e| matches!(e, Entity::Namespace(_)))
         {
             return *id;
         }
@@ -108,9 +107,7 @@ impl Sema<'_> {
         match decl {
             Decl::Namespace(d) => {
                 let id = self.child_namespace(ns, d.name.as_ref().map(|n| &n.name));
-                if (d.is_inline || d.name.is_none())
-                    && !self.namespaces[ns.index()].using.contains(&id)
-                {
+                if (d.is_inline || d.name.is_none()) && !self.namespaces[ns.index()].using.contains(&id) {
                     self.namespaces[ns.index()].using.push(id);
                 }
                 self.declare_all(&d.decls, id, roots);
@@ -131,9 +128,7 @@ impl Sema<'_> {
             Decl::Alias(d) => {
                 self.declare_inline(&d.ty, ns, &env);
                 let entity = match &d.template {
-                    Some(_) => {
-                        self.new_template(d.name.name.clone(), &env, TemplateDecl::Alias(d.clone()))
-                    }
+                    Some(_) => self.new_template(d.name.name.clone(), &env, TemplateDecl::Alias(d.clone())),
                     None => self.defer(&env, DeferredDecl::Alias(d.clone())),
                 };
                 self.ns_bind(ns, &d.name.name, entity);
@@ -144,10 +139,8 @@ impl Sema<'_> {
                     return Ok(());
                 };
                 if let Some(class) = d.qualifier.last() {
-                    self.out_of_class_vars.insert(
-                        (class.ident.name.clone(), name.name.clone()),
-                        (d.clone(), env),
-                    );
+                    self.out_of_class_vars
+                        .insert((class.ident.name.clone(), name.name.clone()), (d.clone(), env));
                     return Ok(());
                 }
                 if d.template.is_some() || d.spec_args.is_some() {
@@ -158,8 +151,7 @@ impl Sema<'_> {
                             .push(TemplateDecl::Var(d.clone()));
                         return Ok(());
                     }
-                    let entity =
-                        self.new_template(name.name.clone(), &env, TemplateDecl::Var(d.clone()));
+                    let entity = self.new_template(name.name.clone(), &env, TemplateDecl::Var(d.clone()));
                     self.ns_bind(ns, &name.name, entity);
                     return Ok(());
                 }
@@ -205,10 +197,7 @@ impl Sema<'_> {
         if let Some(class) = d.qualifier.last() {
             let key = (class.ident.name.clone(), d.name.name.clone());
             // `ns::f` outside of its namespace is rare; a class is far more likely.
-            self.out_of_class
-                .entry(key)
-                .or_default()
-                .push((d.clone(), env));
+            self.out_of_class.entry(key).or_default().push((d.clone(), env));
             return Ok(());
         }
         let f = FunctionRef {
@@ -243,12 +232,7 @@ impl Sema<'_> {
         Entity::Template(TemplateId(self.templates.len() as u32 - 1))
     }
 
-    fn declare_record(
-        &mut self,
-        d: &Arc<ast::RecordDecl>,
-        ns: NamespaceId,
-        env: &Rc<Env>,
-    ) -> Res<()> {
+    fn declare_record(&mut self, d: &Arc<ast::RecordDecl>, ns: NamespaceId, env: &Rc<Env>) -> Res<()> {
         let Some(name) = &d.name else {
             return Ok(());
         };
@@ -302,10 +286,7 @@ impl Sema<'_> {
 
     fn declare_enum(&mut self, d: &Arc<ast::EnumDecl>, ns: NamespaceId, env: &Rc<Env>) {
         let entity = self.defer(env, DeferredDecl::Enum(d.clone()));
-        let name = d
-            .name
-            .as_ref()
-            .map_or_else(|| enum_key(d), |n| n.name.clone());
+        let name = d.name.as_ref().map_or_else(|| enum_key(d), |n| n.name.clone());
         self.ns_bind(ns, &name, entity);
         if !d.is_scoped {
             for (i, e) in d.enumerators.iter().flatten().enumerate() {
@@ -366,9 +347,7 @@ impl Sema<'_> {
             DeferredDecl::Enumerator(d, i) => {
                 let id = s.enum_of(d, &env)?;
                 let c = s.enums[id.index()].values[*i].1;
-                Ok(Entity::Operand(
-                    Value::one(Type::Enum(id), Leaf::Const(c)).into(),
-                ))
+                Ok(Entity::Operand(Value::one(Type::Enum(id), Leaf::Const(c)).into()))
             }
         });
         self.trial = trial;
@@ -500,17 +479,17 @@ pub fn record_name(d: &ast::RecordDecl) -> String {
 pub fn add_function(list: &mut Vec<Entity>, f: FunctionRef) {
     for entity in list.iter_mut() {
         if let Entity::Functions(set) = entity {
-            if let Some(former) = set.user.iter_mut().find(|g| {
-                matches!(g.decl.body, ast::Body::None) && same_signature(&g.decl, &f.decl)
-            }) {
+            if let Some(former) = set
+                .user
+                .iter_mut()
+                .find(|g| matches!(g.decl.body, ast::Body::None) && same_signature(&g.decl, &f.decl))
+            {
                 if !matches!(f.decl.body, ast::Body::None) {
                     *former = f;
                 }
                 return;
             }
-            if matches!(f.decl.body, ast::Body::None)
-                && set.user.iter().any(|g| same_signature(&g.decl, &f.decl))
-            {
+            if matches!(f.decl.body, ast::Body::None) && set.user.iter().any(|g| same_signature(&g.decl, &f.decl)) {
                 return;
             }
             set.user.push(f);
@@ -550,13 +529,9 @@ fn same_signature(a: &ast::FunctionDecl, b: &ast::FunctionDecl) -> bool {
         }
     }
     a.params.len() == b.params.len()
-        && a.template.as_ref().map(|t| t.params.len())
-            == b.template.as_ref().map(|t| t.params.len())
+        && a.template.as_ref().map(|t| t.params.len()) == b.template.as_ref().map(|t| t.params.len())
         && a.spec_args.is_some() == b.spec_args.is_some()
-        && a.params
-            .iter()
-            .zip(&b.params)
-            .all(|(x, y)| ty(&x.ty) == ty(&y.ty))
+        && a.params.iter().zip(&b.params).all(|(x, y)| ty(&x.ty) == ty(&y.ty))
 }
 
 /// A class template's definition with the default arguments of its forward declaration.

@@ -42,9 +42,7 @@ impl Bindings<'_> {
 /// Equal, or integers of equal value (a bound deduced as `size_t` for an `int` parameter).
 fn same_arg(a: &TemplateArg, b: &TemplateArg) -> bool {
     match (a, b) {
-        (TemplateArg::Value(x), TemplateArg::Value(y)) => {
-            x == y || (x.as_int().is_some() && x.as_int() == y.as_int())
-        }
+        (TemplateArg::Value(x), TemplateArg::Value(y)) => x == y || (x.as_int().is_some() && x.as_int() == y.as_int()),
         _ => a == b,
     }
 }
@@ -89,9 +87,7 @@ impl Sema<'_> {
                 Type::Pointer(pointee) => self.unify(inner, &pointee.clone(), b),
                 _ => false,
             },
-            TyKind::LRef(inner) | TyKind::RRef(inner) => {
-                self.unify(inner, &a.without_reference(), b)
-            }
+            TyKind::LRef(inner) | TyKind::RRef(inner) => self.unify(inner, &a.without_reference(), b),
             TyKind::Array(inner, bound) => {
                 let Type::Array(element, n) = &a.ty else {
                     return false;
@@ -104,10 +100,7 @@ impl Sema<'_> {
                     && let ast::ExprKind::Path(path) = &bound.kind
                     && let Some(ident) = path.as_ident()
                     && let Some(i) = b.index(&ident.name)
-                    && !b.bind(
-                        i,
-                        TemplateArg::Value(Constant::int(anymetal_ir::Scalar::U64, n as i64)),
-                    )
+                    && !b.bind(i, TemplateArg::Value(Constant::int(anymetal_ir::Scalar::U64, n as i64)))
                 {
                     return false;
                 }
@@ -120,10 +113,7 @@ impl Sema<'_> {
                 let g = g.clone();
                 f.params.len() == g.params.len()
                     && self.unify(&f.ret, &g.result, b)
-                    && f.params
-                        .iter()
-                        .zip(&g.params)
-                        .all(|(p, a)| self.unify(&p.ty, a, b))
+                    && f.params.iter().zip(&g.params).all(|(p, a)| self.unify(&p.ty, a, b))
             }
             _ => true,
         }
@@ -176,8 +166,7 @@ impl Sema<'_> {
                 self.unify_instance(id, args, &a.ty, b)
             }
             Entity::Type(QualType {
-                ty: Type::Record(own),
-                ..
+                ty: Type::Record(own), ..
             }) => match self.records[own.index()].template.clone() {
                 Some((id, _)) => self.unify_instance(id, args, &a.ty, b),
                 None => true,
@@ -186,28 +175,12 @@ impl Sema<'_> {
                 let found = match (&a.ty, name) {
                     (Type::Vector { scalar, len, .. }, "vec") => Some(vec![
                         TemplateArg::Type(Type::Scalar(*scalar).into()),
-                        TemplateArg::Value(Constant::int(
-                            anymetal_ir::Scalar::I32,
-                            i64::from(*len),
-                        )),
+                        TemplateArg::Value(Constant::int(anymetal_ir::Scalar::I32, i64::from(*len))),
                     ]),
-                    (
-                        Type::Matrix {
-                            scalar,
-                            columns,
-                            rows,
-                        },
-                        "matrix",
-                    ) => Some(vec![
+                    (Type::Matrix { scalar, columns, rows }, "matrix") => Some(vec![
                         TemplateArg::Type(Type::Scalar(*scalar).into()),
-                        TemplateArg::Value(Constant::int(
-                            anymetal_ir::Scalar::I32,
-                            i64::from(*columns),
-                        )),
-                        TemplateArg::Value(Constant::int(
-                            anymetal_ir::Scalar::I32,
-                            i64::from(*rows),
-                        )),
+                        TemplateArg::Value(Constant::int(anymetal_ir::Scalar::I32, i64::from(*columns))),
+                        TemplateArg::Value(Constant::int(anymetal_ir::Scalar::I32, i64::from(*rows))),
                     ]),
                     (ty, _) => match library::template_of(self, ty) {
                         Some((other, given)) if other == name => Some(given),
@@ -253,13 +226,7 @@ impl Sema<'_> {
         true
     }
 
-    fn unify_instance(
-        &mut self,
-        id: TemplateId,
-        args: &[ast::TemplateArg],
-        ty: &Type,
-        b: &mut Bindings<'_>,
-    ) -> bool {
+    fn unify_instance(&mut self, id: TemplateId, args: &[ast::TemplateArg], ty: &Type, b: &mut Bindings<'_>) -> bool {
         let Type::Record(record) = ty else {
             return false;
         };
@@ -280,12 +247,7 @@ impl Sema<'_> {
     }
 
     /// Matches written template arguments against given ones.
-    pub fn unify_args(
-        &mut self,
-        patterns: &[ast::TemplateArg],
-        given: &[TemplateArg],
-        b: &mut Bindings<'_>,
-    ) -> bool {
+    pub fn unify_args(&mut self, patterns: &[ast::TemplateArg], given: &[TemplateArg], b: &mut Bindings<'_>) -> bool {
         // An instance keeps a pack as one argument; patterns see it flat.
         let flat: Vec<TemplateArg> = given
             .iter()
@@ -389,12 +351,7 @@ impl Sema<'_> {
     }
 
     /// Deduces the template arguments of a function from a call. `None`: the candidate is dropped.
-    pub fn deduce_call(
-        &mut self,
-        f: &FunctionRef,
-        explicit: &[TemplateArg],
-        args: &[Arg],
-    ) -> Option<Vec<TemplateArg>> {
+    pub fn deduce_call(&mut self, f: &FunctionRef, explicit: &[TemplateArg], args: &[Arg]) -> Option<Vec<TemplateArg>> {
         let header = f.decl.template.as_ref()?;
         let mut b = Bindings {
             header,
@@ -451,13 +408,7 @@ impl Sema<'_> {
         self.attempt(|s| s.finish_args(header, args, &env, span))
     }
 
-    fn deduce_param(
-        &mut self,
-        p: &ast::Ty,
-        operand: &Operand,
-        b: &mut Bindings<'_>,
-        fixed: &[bool],
-    ) -> bool {
+    fn deduce_param(&mut self, p: &ast::Ty, operand: &Operand, b: &mut Bindings<'_>, fixed: &[bool]) -> bool {
         // A parameter whose template parameters are all given takes conversions.
         if !mentions_unfixed(p, b, fixed) {
             return true;
@@ -515,13 +466,7 @@ impl Sema<'_> {
         }
     }
 
-    fn deduce_pack(
-        &mut self,
-        param: &ast::Param,
-        args: &[Arg],
-        b: &mut Bindings<'_>,
-        fixed: &[bool],
-    ) -> bool {
+    fn deduce_pack(&mut self, param: &ast::Param, args: &[Arg], b: &mut Bindings<'_>, fixed: &[bool]) -> bool {
         let packs: Vec<usize> = (0..b.header.params.len())
             .filter(|i| b.header.params[*i].is_pack && !fixed[*i])
             .filter(|i| {
@@ -582,12 +527,8 @@ impl Sema<'_> {
                 None if param.is_pack => TemplateArg::Pack(Vec::new()),
                 None => {
                     let default = self.within(scope.clone(), |s| match &param.kind {
-                        TemplateParamKind::Type(Some(ty)) => {
-                            s.resolve_type(ty).map(|t| Some(TemplateArg::Type(t)))
-                        }
-                        TemplateParamKind::Value(_, Some(e)) => {
-                            s.constant_expr(e).map(|c| Some(TemplateArg::Value(c)))
-                        }
+                        TemplateParamKind::Type(Some(ty)) => s.resolve_type(ty).map(|t| Some(TemplateArg::Type(t))),
+                        TemplateParamKind::Value(_, Some(e)) => s.constant_expr(e).map(|c| Some(TemplateArg::Value(c))),
                         TemplateParamKind::Template(_, Some(path)) => match s.resolve_path(path)? {
                             Entity::Template(id) => Ok(Some(TemplateArg::Template(id))),
                             _ => Ok(None),
@@ -595,15 +536,11 @@ impl Sema<'_> {
                         _ => Ok(None),
                     })?;
                     match default {
-                        Some(arg) => {
-                            self.within(scope.clone(), |s| s.check_arg(param, arg, span))?
-                        }
+                        Some(arg) => self.within(scope.clone(), |s| s.check_arg(param, arg, span))?,
                         None => {
                             return self.err(
                                 "E0477",
-                                format!(
-                                    "the template parameter '{name}' is neither given nor deduced"
-                                ),
+                                format!("the template parameter '{name}' is neither given nor deduced"),
                                 span,
                             );
                         }
@@ -619,12 +556,7 @@ impl Sema<'_> {
     }
 
     /// Checks one argument against its parameter; a value is converted to the parameter's type.
-    fn check_arg(
-        &mut self,
-        param: &ast::TemplateParam,
-        arg: TemplateArg,
-        span: Span,
-    ) -> Res<TemplateArg> {
+    fn check_arg(&mut self, param: &ast::TemplateParam, arg: TemplateArg, span: Span) -> Res<TemplateArg> {
         match (&param.kind, arg) {
             (TemplateParamKind::Type(_), arg @ TemplateArg::Type(_)) => Ok(arg),
             (TemplateParamKind::Template(..), arg @ TemplateArg::Template(_)) => Ok(arg),
@@ -648,10 +580,7 @@ impl Sema<'_> {
                 };
                 self.err(
                     "E0478",
-                    format!(
-                        "the template argument '{}' is not {wanted}",
-                        self.arg_name(&arg)
-                    ),
+                    format!("the template argument '{}' is not {wanted}", self.arg_name(&arg)),
                     span,
                 )
             }
@@ -659,12 +588,7 @@ impl Sema<'_> {
     }
 
     /// A scope where template parameters are bound to arguments.
-    pub fn template_env(
-        &mut self,
-        env: &Rc<Env>,
-        header: &TemplateHeader,
-        args: &[TemplateArg],
-    ) -> Rc<Env> {
+    pub fn template_env(&mut self, env: &Rc<Env>, header: &TemplateHeader, args: &[TemplateArg]) -> Rc<Env> {
         let scope = Env::names(env);
         for (param, arg) in header.params.iter().zip(args) {
             if let Some(name) = &param.name {
@@ -675,12 +599,7 @@ impl Sema<'_> {
     }
 
     /// Instantiates a template: a class or alias gives a type, a variable template its value.
-    pub fn instantiate(
-        &mut self,
-        id: TemplateId,
-        args: Vec<TemplateArg>,
-        span: Span,
-    ) -> Res<Entity> {
+    pub fn instantiate(&mut self, id: TemplateId, args: Vec<TemplateArg>, span: Span) -> Res<Entity> {
         let template = &self.templates[id.index()];
         let (name, env) = (template.name.clone(), template.env.clone());
         let primary = template.primary.clone();
@@ -753,9 +672,7 @@ impl Sema<'_> {
                 }
                 let entity = self.within(scope, |s| s.global_variable(&decl))?;
                 if let Entity::Variable(operand, _) | Entity::Operand(operand) = &entity {
-                    self.templates[id.index()]
-                        .values
-                        .insert(args, operand.clone());
+                    self.templates[id.index()].values.insert(args, operand.clone());
                 }
                 Ok(entity)
             }
@@ -835,9 +752,8 @@ impl Sema<'_> {
                 return None;
             }
         }
-        let score = 1
-            + 100 * u32::from(header.params.is_empty())
-            + patterns.iter().map(|p| speciality(p, header)).sum::<u32>();
+        let score =
+            1 + 100 * u32::from(header.params.is_empty()) + patterns.iter().map(|p| speciality(p, header)).sum::<u32>();
         Some((scope, score))
     }
 }
@@ -864,9 +780,7 @@ fn speciality(p: &ast::TemplateArg, header: &TemplateHeader) -> u32 {
 pub fn ty_speciality(ty: &ast::Ty) -> u32 {
     let own = u32::from(ty.quals.is_const) + u32::from(ty.quals.space.is_some());
     own + match &ty.kind {
-        TyKind::Pointer(t) | TyKind::LRef(t) | TyKind::RRef(t) | TyKind::Array(t, _) => {
-            1 + ty_speciality(t)
-        }
+        TyKind::Pointer(t) | TyKind::LRef(t) | TyKind::RRef(t) | TyKind::Array(t, _) => 1 + ty_speciality(t),
         TyKind::Path(path) => match &path.last().args {
             Some(args) => 2 + args.len() as u32,
             None => 0,
@@ -909,12 +823,8 @@ pub fn ty_mentions(ty: &ast::Ty, name: &Name) -> bool {
     match &ty.kind {
         TyKind::Path(path) => path_mentions(path, name),
         TyKind::Pointer(t) | TyKind::LRef(t) | TyKind::RRef(t) => ty_mentions(t, name),
-        TyKind::Array(t, bound) => {
-            ty_mentions(t, name) || bound.as_ref().is_some_and(|e| expr_mentions(e, name))
-        }
-        TyKind::Function(f) => {
-            ty_mentions(&f.ret, name) || f.params.iter().any(|p| ty_mentions(&p.ty, name))
-        }
+        TyKind::Array(t, bound) => ty_mentions(t, name) || bound.as_ref().is_some_and(|e| expr_mentions(e, name)),
+        TyKind::Function(f) => ty_mentions(&f.ret, name) || f.params.iter().any(|p| ty_mentions(&p.ty, name)),
         TyKind::Decltype(e) => expr_mentions(e, name),
         _ => false,
     }

@@ -2,8 +2,7 @@
 
 use anymetal_ir::builder::fold;
 use anymetal_ir::{
-    BinaryOp, CompareOp, Const, MathMode, MemoryObject, Op, Scalar, TernaryOp, Type as IrType,
-    UnaryOp, ValueId,
+    BinaryOp, CompareOp, Const, MathMode, MemoryObject, Op, Scalar, TernaryOp, Type as IrType, UnaryOp, ValueId,
 };
 
 use super::context::{Res, Sema};
@@ -59,9 +58,9 @@ impl Sema<'_> {
                 Ok(*value)
             }
             Leaf::Undef(IrType::Scalar(scalar)) => Ok(self.builder.constant(*scalar, 0)),
-            Leaf::Undef(IrType::Pointer(space)) => Ok(self
-                .builder
-                .emit(Op::NullPointer(*space), &[IrType::Pointer(*space)])),
+            Leaf::Undef(IrType::Pointer(space)) => {
+                Ok(self.builder.emit(Op::NullPointer(*space), &[IrType::Pointer(*space)]))
+            }
             Leaf::Place(place) if matches!(place.place, Place::Memory { .. }) => {
                 let leaf = self.address_leaf(&place.clone(), self.span)?;
                 self.materialize(&leaf)
@@ -114,9 +113,7 @@ impl Sema<'_> {
 
     /// The integer behind a leaf.
     pub fn int_of(&self, leaf: &Leaf) -> Option<i128> {
-        self.const_of(leaf)
-            .filter(|c| !c.ty.is_float())
-            .map(fold::to_int)
+        self.const_of(leaf).filter(|c| !c.ty.is_float()).map(fold::to_int)
     }
 
     /// A unary operation.
@@ -147,14 +144,7 @@ impl Sema<'_> {
     }
 
     /// A ternary operation.
-    pub fn ternary_leaf(
-        &mut self,
-        op: TernaryOp,
-        a: &Leaf,
-        b: &Leaf,
-        c: &Leaf,
-        mode: MathMode,
-    ) -> Res<Leaf> {
+    pub fn ternary_leaf(&mut self, op: TernaryOp, a: &Leaf, b: &Leaf, c: &Leaf, mode: MathMode) -> Res<Leaf> {
         self.foldable()?;
         let a = self.materialize(a)?;
         let b = self.materialize(b)?;
@@ -267,10 +257,7 @@ impl Sema<'_> {
             let LeafKind::Value(ir) = kind else {
                 return self.err(
                     "E0498",
-                    format!(
-                        "'{}' cannot be stored in a variable here",
-                        self.type_name(ty)
-                    ),
+                    format!("'{}' cannot be stored in a variable here", self.type_name(ty)),
                     self.span,
                 );
             };
@@ -328,25 +315,16 @@ impl Sema<'_> {
     pub fn load(&mut self, place: &LValue) -> Res<Value> {
         let ty = place.ty.clone();
         let leaves = match &place.place {
-            Place::Slots(slots) => slots
-                .iter()
-                .map(|slot| self.read_slot(slot))
-                .collect::<Res<Vec<_>>>()?,
+            Place::Slots(slots) => slots.iter().map(|slot| self.read_slot(slot)).collect::<Res<Vec<_>>>()?,
             Place::Memory {
-                pointer,
-                offset,
-                align,
-                ..
+                pointer, offset, align, ..
             } => {
                 self.runtime_only()?;
                 self.load_memory(&ty, *pointer, *offset, *align)?
             }
             Place::Swizzle { base, lanes } => {
                 let all = self.load(base)?;
-                lanes
-                    .iter()
-                    .map(|&lane| all.leaves[lane as usize].clone())
-                    .collect()
+                lanes.iter().map(|&lane| all.leaves[lane as usize].clone()).collect()
             }
             Place::VectorElement { base, index } => {
                 let all = self.load(base)?;
@@ -388,13 +366,7 @@ impl Sema<'_> {
     }
 
     /// The leaves of a type at an address.
-    fn load_memory(
-        &mut self,
-        ty: &Type,
-        pointer: ValueId,
-        offset: i64,
-        align: u32,
-    ) -> Res<Vec<Leaf>> {
+    fn load_memory(&mut self, ty: &Type, pointer: ValueId, offset: i64, align: u32) -> Res<Vec<Leaf>> {
         let kinds = self.leaf_kinds(ty)?;
         let offsets = self.leaf_offsets(ty)?;
         let mut leaves = Vec::with_capacity(kinds.len());
@@ -419,15 +391,10 @@ impl Sema<'_> {
     pub fn store(&mut self, place: &LValue, value: &Value) -> Res<()> {
         match &place.place {
             Place::Slots(slots) => {
-                if let (Some(Leaf::Coop(from)), [Slot::Fixed(Leaf::Coop(to))]) =
-                    (value.leaf(), slots.as_slice())
-                {
+                if let (Some(Leaf::Coop(from)), [Slot::Fixed(Leaf::Coop(to))]) = (value.leaf(), slots.as_slice()) {
                     if from != to {
                         self.runtime_only()?;
-                        self.builder.emit_void(Op::CoopCopy {
-                            to: *to,
-                            from: *from,
-                        });
+                        self.builder.emit_void(Op::CoopCopy { to: *to, from: *from });
                     }
                     return Ok(());
                 }
@@ -439,10 +406,7 @@ impl Sema<'_> {
                 }
             }
             Place::Memory {
-                pointer,
-                offset,
-                align,
-                ..
+                pointer, offset, align, ..
             } => {
                 self.runtime_only()?;
                 self.store_memory(value, *pointer, *offset, *align)?;
@@ -465,8 +429,7 @@ impl Sema<'_> {
                 for i in 0..all.leaves.len() {
                     let at = self.builder.int(Scalar::I32, i as i64);
                     let is = self.builder.compare(CompareOp::Eq, *index, at);
-                    all.leaves[i] =
-                        self.select_leaf(&Leaf::Value(is), &value.leaves[0], &all.leaves[i])?;
+                    all.leaves[i] = self.select_leaf(&Leaf::Value(is), &value.leaves[0], &all.leaves[i])?;
                 }
                 self.store(base, &all)?;
             }
@@ -498,13 +461,7 @@ impl Sema<'_> {
         Ok(())
     }
 
-    fn store_memory(
-        &mut self,
-        value: &Value,
-        pointer: ValueId,
-        offset: i64,
-        align: u32,
-    ) -> Res<()> {
+    fn store_memory(&mut self, value: &Value, pointer: ValueId, offset: i64, align: u32) -> Res<()> {
         let kinds = self.leaf_kinds(&value.ty)?;
         let offsets = self.leaf_offsets(&value.ty)?;
         for (first, count) in runs(&kinds, &offsets) {
@@ -546,9 +503,7 @@ impl Sema<'_> {
             element_size,
             data: Vec::new(),
         });
-        let pointer = self
-            .builder
-            .emit(Op::MemoryPointer(id), &[IrType::Pointer(space)]);
+        let pointer = self.builder.emit(Op::MemoryPointer(id), &[IrType::Pointer(space)]);
         Ok(LValue {
             ty: ty.clone(),
             is_const: false,

@@ -3,9 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use anymetal_ir::{
-    Access, Argument, ArgumentKind, Builtin, Op, Scalar, TensorSpec, Type as IrType,
-};
+use anymetal_ir::{Access, Argument, ArgumentKind, Builtin, Op, Scalar, TensorSpec, Type as IrType};
 
 use super::context::*;
 use super::library;
@@ -46,10 +44,7 @@ impl FunctionConstantValues {
 const REFUSED: &[(&str, &str)] = &[
     ("texture", "textures are not supported"),
     ("sampler", "samplers are not supported"),
-    (
-        "stage_in",
-        "'stage_in' is not supported in compute kernels here",
-    ),
+    ("stage_in", "'stage_in' is not supported in compute kernels here"),
     ("imageblock_data", "imageblocks are not supported"),
     ("payload", "ray tracing and object stages are not supported"),
 ];
@@ -70,10 +65,7 @@ impl Sema<'_> {
                 );
             }
         };
-        let name = v
-            .name
-            .as_ref()
-            .map_or_else(String::new, |n| n.name.to_string());
+        let name = v.name.as_ref().map_or_else(String::new, |n| n.name.to_string());
         let mut ty = self.resolve_type(&v.ty)?;
         if ty.ty.lanes().is_none() {
             return self.err(
@@ -105,23 +97,13 @@ impl Sema<'_> {
         Ok(Entity::Variable(place.into(), ty))
     }
 
-    fn constant_leaves(
-        &mut self,
-        ty: &Type,
-        value: &ConstantValue,
-        name: &str,
-        span: Span,
-    ) -> Res<Value> {
+    fn constant_leaves(&mut self, ty: &Type, value: &ConstantValue, name: &str, span: Span) -> Res<Value> {
         let scalar = ty.component().unwrap_or(Scalar::I32);
         let one = |value: &ConstantValue| -> Option<Leaf> {
             Some(match value {
-                ConstantValue::Bool(b) if scalar.is_float() => {
-                    Self::float_leaf(scalar, f64::from(*b))
-                }
+                ConstantValue::Bool(b) if scalar.is_float() => Self::float_leaf(scalar, f64::from(*b)),
                 ConstantValue::Bool(b) => Self::int_leaf(scalar, i128::from(*b)),
-                ConstantValue::Int(n) if scalar == Scalar::Bool => {
-                    Self::int_leaf(scalar, i128::from(*n != 0))
-                }
+                ConstantValue::Int(n) if scalar == Scalar::Bool => Self::int_leaf(scalar, i128::from(*n != 0)),
                 ConstantValue::Int(n) if scalar.is_float() => Self::float_leaf(scalar, *n as f64),
                 ConstantValue::Int(n) => Self::int_leaf(scalar, i128::from(*n)),
                 ConstantValue::Float(x) if scalar.is_float() => Self::float_leaf(scalar, *x),
@@ -134,10 +116,7 @@ impl Sema<'_> {
             value => one(value).map(|leaf| vec![leaf]),
         };
         match leaves {
-            Some(leaves) if Some(leaves.len() as u8) == ty.lanes() => Ok(Value {
-                ty: ty.clone(),
-                leaves,
-            }),
+            Some(leaves) if Some(leaves.len() as u8) == ty.lanes() => Ok(Value { ty: ty.clone(), leaves }),
             _ => self.err(
                 "E0762",
                 format!(
@@ -170,11 +149,7 @@ impl Sema<'_> {
             }
         };
         let Some(constant) = self.function_constants.iter().find(|c| c.name == name) else {
-            return self.err(
-                "E0763",
-                format!("'{name}' is not a function constant"),
-                span,
-            );
+            return self.err("E0763", format!("'{name}' is not a function constant"), span);
         };
         let defined = self.constants.get(constant.index, &name).is_some();
         Ok(self.bool_value(defined).into())
@@ -276,11 +251,7 @@ impl Sema<'_> {
                     let key = (attr.name == "buffer", index);
                     let optional = param.attrs.iter().any(|a| a.name == "function_constant");
                     if used.contains(&key) && !optional {
-                        return self.err(
-                            "E0766",
-                            format!("'{}({index})' is used twice", attr.name),
-                            attr.span,
-                        );
+                        return self.err("E0766", format!("'{}({index})' is used twice", attr.name), attr.span);
                     }
                     used.push(key);
                 }
@@ -300,11 +271,7 @@ impl Sema<'_> {
                     arg.span,
                 ),
             },
-            None => self.err(
-                "E0767",
-                format!("'{}' needs an index", attr.name),
-                attr.span,
-            ),
+            None => self.err("E0767", format!("'{}' needs an index", attr.name), attr.span),
         }
     }
 
@@ -315,20 +282,14 @@ impl Sema<'_> {
         used: &[(bool, u32)],
         next: &mut (u32, u32),
     ) -> Res<()> {
-        let name = param
-            .name
-            .as_ref()
-            .map_or_else(String::new, |n| n.name.to_string());
+        let name = param.name.as_ref().map_or_else(String::new, |n| n.name.to_string());
         for attr in &param.attrs {
             if let Some((_, why)) = REFUSED.iter().find(|(n, _)| attr.name == **n) {
                 return self.err("E0768", *why, attr.span);
             }
         }
         let mut ty = self.param_type(&param.ty)?;
-        let builtin = param
-            .attrs
-            .iter()
-            .find(|a| builtin_named(&a.name).is_some());
+        let builtin = param.attrs.iter().find(|a| builtin_named(&a.name).is_some());
         if let Some(attr) = builtin {
             let value = self.builtin_value(attr, &ty, param.span)?;
             let uses = self.current_uses.clone();
@@ -374,11 +335,7 @@ impl Sema<'_> {
                 self.attr_index(attr)?
             }
             None => {
-                let counter = if is_threadgroup {
-                    &mut next.1
-                } else {
-                    &mut next.0
-                };
+                let counter = if is_threadgroup { &mut next.1 } else { &mut next.0 };
                 while used.contains(&(!is_threadgroup, *counter)) {
                     *counter += 1;
                 }
@@ -396,8 +353,7 @@ impl Sema<'_> {
         }
         match ty.ty.clone() {
             Type::Pointer(pointee) if !ty.is_reference() => {
-                let place =
-                    self.pointer_argument(&name, index, &ty, &pointee, bound, param.span)?;
+                let place = self.pointer_argument(&name, index, &ty, &pointee, bound, param.span)?;
                 self.bind_argument(param, env, place, ty)
             }
             Type::Object(object) if !ty.is_reference() && matches!(&*object, Object::Tensor(_)) => {
@@ -442,8 +398,7 @@ impl Sema<'_> {
                 }
                 let mut pointee = ty.without_reference();
                 pointee.space = Some(space);
-                let pointer =
-                    self.argument_pointer(&name, index, &pointee, true, bound, param.span)?;
+                let pointer = self.argument_pointer(&name, index, &pointee, true, bound, param.span)?;
                 let mut place = self.deref(pointer, &pointee)?;
                 place.is_const = ty.is_const || space == Space::Constant;
                 ty.space = Some(space);
@@ -451,28 +406,16 @@ impl Sema<'_> {
             }
             _ => self.err_help(
                 "E0772",
-                format!(
-                    "a '{}' cannot be passed to a kernel by value",
-                    self.qual_name(&ty)
-                ),
+                format!("a '{}' cannot be passed to a kernel by value", self.qual_name(&ty)),
                 param.span,
                 "pass it as 'constant T &', or give the parameter a built-in attribute",
             ),
         }
     }
 
-    fn bind_argument(
-        &mut self,
-        param: &ast::Param,
-        env: &std::rc::Rc<Env>,
-        place: LValue,
-        ty: QualType,
-    ) -> Res<()> {
+    fn bind_argument(&mut self, param: &ast::Param, env: &std::rc::Rc<Env>, place: LValue, ty: QualType) -> Res<()> {
         if let Some(name) = &param.name {
-            env.bind(
-                name.name.clone(),
-                Entity::Variable(Operand::Place(place), ty),
-            );
+            env.bind(name.name.clone(), Entity::Variable(Operand::Place(place), ty));
         }
         Ok(())
     }
@@ -551,9 +494,7 @@ impl Sema<'_> {
             kind,
             access: access(read_only),
         });
-        Ok(self
-            .builder
-            .emit(Op::ArgumentPointer(id), &[IrType::Pointer(space)]))
+        Ok(self.builder.emit(Op::ArgumentPointer(id), &[IrType::Pointer(space)]))
     }
 
     fn builtin_value(&mut self, attr: &Attr, ty: &QualType, span: Span) -> Res<Value> {
@@ -593,11 +534,7 @@ impl Sema<'_> {
 }
 
 fn access(read_only: bool) -> Access {
-    if read_only {
-        Access::ReadOnly
-    } else {
-        Access::ReadWrite
-    }
+    if read_only { Access::ReadOnly } else { Access::ReadWrite }
 }
 
 fn builtin_is_vector(name: &str) -> bool {

@@ -69,19 +69,12 @@ pub fn scalar_name(scalar: Scalar) -> &'static str {
 impl Sema<'_> {
     /// The leaves of a type, in order.
     pub fn leaf_kinds(&mut self, ty: &Type) -> Res<Rc<[LeafKind]>> {
-        let value =
-            |ir: IrType, n: usize| -> Rc<[LeafKind]> { vec![LeafKind::Value(ir); n].into() };
+        let value = |ir: IrType, n: usize| -> Rc<[LeafKind]> { vec![LeafKind::Value(ir); n].into() };
         Ok(match ty {
-            Type::Void | Type::Closure(_) | Type::Overloads(_) | Type::Format(_) => {
-                value(Scalar::U8.into(), 0)
-            }
+            Type::Void | Type::Closure(_) | Type::Overloads(_) | Type::Format(_) => value(Scalar::U8.into(), 0),
             Type::Scalar(scalar) => value((*scalar).into(), 1),
             Type::Vector { scalar, len, .. } => value((*scalar).into(), *len as usize),
-            Type::Matrix {
-                scalar,
-                columns,
-                rows,
-            } => value((*scalar).into(), *columns as usize * *rows as usize),
+            Type::Matrix { scalar, columns, rows } => value((*scalar).into(), *columns as usize * *rows as usize),
             Type::Pointer(pointee) => value(IrType::Pointer(pointee.space_or_thread()), 1),
             Type::Nullptr => value(Scalar::U64.into(), 0),
             Type::Enum(id) => value(self.enums[id.index()].underlying.into(), 1),
@@ -113,18 +106,12 @@ impl Sema<'_> {
     /// Byte offsets of the leaves of a type in memory.
     pub fn leaf_offsets(&mut self, ty: &Type) -> Res<Rc<[u64]>> {
         Ok(match ty {
-            Type::Scalar(_) | Type::Pointer(_) | Type::Enum(_) | Type::Function(_) => {
-                vec![0].into()
-            }
+            Type::Scalar(_) | Type::Pointer(_) | Type::Enum(_) | Type::Function(_) => vec![0].into(),
             Type::Vector { scalar, len, .. } => {
                 let size = u64::from(scalar.size());
                 (0..u64::from(*len)).map(|i| i * size).collect()
             }
-            Type::Matrix {
-                scalar,
-                columns,
-                rows,
-            } => {
+            Type::Matrix { scalar, columns, rows } => {
                 let column = self.size_align(&Type::vector(*scalar, *rows))?.0;
                 let size = u64::from(scalar.size());
                 (0..u64::from(*columns))
@@ -134,9 +121,7 @@ impl Sema<'_> {
             Type::Array(element, n) => {
                 let one = self.leaf_offsets(&element.ty)?;
                 let (size, _) = self.size_align(&element.ty)?;
-                (0..*n)
-                    .flat_map(|i| one.iter().map(move |o| i * size + o))
-                    .collect()
+                (0..*n).flat_map(|i| one.iter().map(move |o| i * size + o)).collect()
             }
             Type::Record(id) => {
                 self.complete_record(*id)?;
@@ -172,11 +157,7 @@ impl Sema<'_> {
                 let n = if *len == 3 { 4 } else { u32::from(*len) };
                 (u64::from(scalar.size() * n), scalar.size() * n)
             }
-            Type::Matrix {
-                scalar,
-                columns,
-                rows,
-            } => {
+            Type::Matrix { scalar, columns, rows } => {
                 let (size, align) = self.size_align(&Type::vector(*scalar, *rows))?;
                 (size * u64::from(*columns), align)
             }
@@ -214,9 +195,7 @@ impl Sema<'_> {
     pub fn innermost_size(&mut self, ty: &Type) -> u32 {
         match ty {
             Type::Array(element, _) => self.innermost_size(&element.ty.clone()),
-            Type::Scalar(scalar) | Type::Vector { scalar, .. } | Type::Matrix { scalar, .. } => {
-                scalar.size()
-            }
+            Type::Scalar(scalar) | Type::Vector { scalar, .. } | Type::Matrix { scalar, .. } => scalar.size(),
             Type::Pointer(_) => 8,
             Type::Object(object) => match **object {
                 Object::Atomic(scalar) => scalar.size(),
@@ -232,11 +211,7 @@ impl Sema<'_> {
             Type::Void => "void".into(),
             Type::Scalar(scalar) => scalar_name(*scalar).into(),
             Type::Format(format) => format.msl_name().to_string(),
-            Type::Vector {
-                scalar,
-                len,
-                packed,
-            } => {
+            Type::Vector { scalar, len, packed } => {
                 let name = scalar_name(*scalar);
                 if *packed {
                     format!("packed_{name}{len}")
@@ -246,11 +221,7 @@ impl Sema<'_> {
                     format!("vec<{name}, {len}>")
                 }
             }
-            Type::Matrix {
-                scalar,
-                columns,
-                rows,
-            } => format!("{}{columns}x{rows}", scalar_name(*scalar)),
+            Type::Matrix { scalar, columns, rows } => format!("{}{columns}x{rows}", scalar_name(*scalar)),
             Type::Pointer(pointee) => format!("{} *", self.qual_name(pointee)),
             Type::Array(element, n) => {
                 // C++ writes the outermost bound first.
@@ -329,9 +300,7 @@ impl Sema<'_> {
     pub fn constant_name(&self, value: &Constant) -> String {
         let leaf = |leaf: &ConstLeaf| match leaf {
             ConstLeaf::Number(c) if c.ty == Scalar::Bool => (c.bits != 0).to_string(),
-            ConstLeaf::Number(c) if c.ty.is_float() => {
-                anymetal_ir::builder::fold::to_float(*c).to_string()
-            }
+            ConstLeaf::Number(c) if c.ty.is_float() => anymetal_ir::builder::fold::to_float(*c).to_string(),
             ConstLeaf::Number(c) => anymetal_ir::builder::fold::to_int(*c).to_string(),
             ConstLeaf::Function(f) => f.decl.name.name.to_string(),
         };

@@ -5,7 +5,9 @@
 //! leaf that is a constant stays one, so constant evaluation needs no second evaluator: see [`context::Sema`].
 
 pub mod api;
+mod assign;
 pub mod call;
+mod cast;
 pub mod construct;
 pub mod context;
 pub mod convert;
@@ -13,11 +15,15 @@ pub mod declare;
 pub mod deduce;
 pub mod emit;
 pub mod expr;
+mod flow;
 pub mod kernel;
+mod lambda;
 pub mod layout;
 pub mod library;
+mod member;
 pub mod names;
 pub mod ops;
+mod overload;
 pub mod record;
 pub mod stmt;
 pub mod types;

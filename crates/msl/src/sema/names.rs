@@ -34,11 +34,7 @@ pub fn builtin_type(name: &str) -> Option<Type> {
         let scalar = scalar_by_name(&name[..name.len() - 3])?;
         let columns = digit(bytes[bytes.len() - 3])?;
         let rows = digit(bytes[bytes.len() - 1])?;
-        return scalar.is_float().then_some(Type::Matrix {
-            scalar,
-            columns,
-            rows,
-        });
+        return scalar.is_float().then_some(Type::Matrix { scalar, columns, rows });
     }
     let format = ElementFormat::from_msl_name(name)?;
     format.is_format_type().then_some(Type::Format(format))
@@ -76,24 +72,13 @@ fn scalar_by_name(name: &str) -> Option<Scalar> {
 
 /// `vec<T, N>`
 fn vec_template(s: &mut Sema<'_>, args: &[TemplateArg], span: Span) -> Res<QualType> {
-    let (Some(TemplateArg::Type(t)), Some(TemplateArg::Value(n))) = (args.first(), args.get(1))
-    else {
+    let (Some(TemplateArg::Type(t)), Some(TemplateArg::Value(n))) = (args.first(), args.get(1)) else {
         return s.err("E0431", "'vec' takes a scalar type and a length", span);
     };
     match (t.ty.as_scalar(), n.as_int()) {
-        (Some(scalar), Some(len @ (1 | 2 | 3 | 4 | 8 | 16))) => {
-            Ok(Type::vector(scalar, len as u8).into())
-        }
-        (Some(_), _) => s.err(
-            "E0431",
-            format!("'vec' has no length {}", s.constant_name(n)),
-            span,
-        ),
-        _ => s.err(
-            "E0431",
-            format!("'{}' is no scalar type", s.qual_name(t)),
-            span,
-        ),
+        (Some(scalar), Some(len @ (1 | 2 | 3 | 4 | 8 | 16))) => Ok(Type::vector(scalar, len as u8).into()),
+        (Some(_), _) => s.err("E0431", format!("'vec' has no length {}", s.constant_name(n)), span),
+        _ => s.err("E0431", format!("'{}' is no scalar type", s.qual_name(t)), span),
     }
 }
 
@@ -122,13 +107,8 @@ fn is_convertible(s: &mut Sema<'_>, args: &[TemplateArg], span: Span) -> Res<Qua
 
 /// `matrix<T, C, R>`
 fn matrix_template(s: &mut Sema<'_>, args: &[TemplateArg], span: Span) -> Res<QualType> {
-    if let [
-        TemplateArg::Type(t),
-        TemplateArg::Value(c),
-        TemplateArg::Value(r),
-    ] = args
-        && let (Some(scalar), Some(columns @ 2..=4), Some(rows @ 2..=4)) =
-            (t.ty.as_scalar(), c.as_int(), r.as_int())
+    if let [TemplateArg::Type(t), TemplateArg::Value(c), TemplateArg::Value(r)] = args
+        && let (Some(scalar), Some(columns @ 2..=4), Some(rows @ 2..=4)) = (t.ty.as_scalar(), c.as_int(), r.as_int())
     {
         return Ok(Type::Matrix {
             scalar,
@@ -137,11 +117,7 @@ fn matrix_template(s: &mut Sema<'_>, args: &[TemplateArg], span: Span) -> Res<Qu
         }
         .into());
     }
-    s.err(
-        "E0431",
-        "'matrix' takes a float type, 2…4 columns and 2…4 rows",
-        span,
-    )
+    s.err("E0431", "'matrix' takes a float type, 2…4 columns and 2…4 rows", span)
 }
 
 /// The type of the argument that tells a compiler builtin how exact to be.
@@ -173,9 +149,7 @@ fn compiler_builtin(s: &mut Sema<'_>, call: &library::Call<'_>) -> Res<Operand> 
     let mut operands = Vec::with_capacity(args.len());
     for arg in args {
         operands.push(match arg {
-            Arg::Operand(o, at) if matches!(o.ty(), Type::Pointer(_)) => {
-                Arg::Operand(s.deref_operand(o, at)?, at)
-            }
+            Arg::Operand(o, at) if matches!(o.ty(), Type::Pointer(_)) => Arg::Operand(s.deref_operand(o, at)?, at),
             arg => arg,
         });
     }
@@ -199,11 +173,7 @@ fn compiler_builtin(s: &mut Sema<'_>, call: &library::Call<'_>) -> Res<Operand> 
                 (result, _) => result,
             }
         }
-        _ => s.err(
-            "E0433",
-            format!("unknown compiler builtin '{}'", call.name),
-            call.span,
-        ),
+        _ => s.err("E0433", format!("unknown compiler builtin '{}'", call.name), call.span),
     }
 }
 
@@ -215,11 +185,7 @@ fn make_uniform(s: &mut Sema<'_>, call: &library::Call<'_>) -> Res<Operand> {
     }
 }
 
-fn thread_index(
-    s: &mut Sema<'_>,
-    call: &library::Call<'_>,
-    builtin: anymetal_ir::Builtin,
-) -> Res<Operand> {
+fn thread_index(s: &mut Sema<'_>, call: &library::Call<'_>, builtin: anymetal_ir::Builtin) -> Res<Operand> {
     let scalar = match call.args.first().and_then(Arg::operand).map(Operand::ty) {
         Some(Type::Scalar(scalar)) => *scalar,
         _ => Scalar::U32,
@@ -259,9 +225,9 @@ fn builtin_entity(name: &str) -> Option<Entity> {
             library: Some((make_uniform, "metal")),
             args: Vec::new(),
         })),
-        "__METAL_MAYBE_FAST_MATH__" | "__METAL_FAST_MATH__" | "__METAL_PRECISE_MATH__" => Some(
-            Entity::Operand(Value::empty(Type::object(Object::Tag(MATH_TAG))).into()),
-        ),
+        "__METAL_MAYBE_FAST_MATH__" | "__METAL_FAST_MATH__" | "__METAL_PRECISE_MATH__" => Some(Entity::Operand(
+            Value::empty(Type::object(Object::Tag(MATH_TAG))).into(),
+        )),
         _ if name.starts_with("__metal_") => Some(Entity::Functions(FunctionSet {
             user: Vec::new(),
             library: Some((compiler_builtin, "metal")),
@@ -336,12 +302,7 @@ impl Sema<'_> {
     }
 
     /// Looks a name up in a namespace and the namespaces that it uses.
-    pub fn namespace_member(
-        &mut self,
-        id: NamespaceId,
-        name: &Name,
-        span: Span,
-    ) -> Res<Option<Entity>> {
+    pub fn namespace_member(&mut self, id: NamespaceId, name: &Name, span: Span) -> Res<Option<Entity>> {
         let mut seen = vec![id];
         let mut found = None;
         let mut i = 0;
@@ -483,10 +444,7 @@ impl Sema<'_> {
             Type::Enum(id) => {
                 let e = &self.enums[id.index()];
                 let value = e.values.iter().find(|(n, _)| n == name).map(|(_, c)| *c);
-                Ok(
-                    value
-                        .map(|c| Entity::Operand(Value::one(ty.ty.clone(), Leaf::Const(c)).into())),
-                )
+                Ok(value.map(|c| Entity::Operand(Value::one(ty.ty.clone(), Leaf::Const(c)).into())))
             }
             other => match library::static_member(self, other, name, span) {
                 Some(entity) => Ok(Some(lib_entity(entity?))),
@@ -548,11 +506,7 @@ impl Sema<'_> {
                         }
                         _ => "what stands before '::'".into(),
                     };
-                    return self.err(
-                        "E0435",
-                        format!("there is no '{name}' in {whole}"),
-                        segment.ident.span,
-                    );
+                    return self.err("E0435", format!("there is no '{name}' in {whole}"), segment.ident.span);
                 }
             };
         }
@@ -571,9 +525,7 @@ impl Sema<'_> {
         };
         let d = self.diagnostic("E0433", format!("unknown name '{name}'"), first.ident.span);
         let d = if in_metal {
-            d.help(format!(
-                "write 'metal::{name}' or add 'using namespace metal;'"
-            ))
+            d.help(format!("write 'metal::{name}' or add 'using namespace metal;'"))
         } else if let Some(near) = self.nearest_local(name) {
             d.help(format!("did you mean '{near}'?"))
         } else {
@@ -589,14 +541,9 @@ impl Sema<'_> {
         while let Some(e) = env {
             if let EnvKind::Names(names) = &e.kind {
                 for (known, _) in names.borrow().iter() {
-                    let contained =
-                        name.len() > 2 && (known.contains(name) || name.contains(&**known));
+                    let contained = name.len() > 2 && (known.contains(name) || name.contains(&**known));
                     let distance = edit_distance(known, name);
-                    let score = if contained && known.len() > 2 {
-                        1
-                    } else {
-                        distance
-                    };
+                    let score = if contained && known.len() > 2 { 1 } else { distance };
                     let close = score <= 1 + name.len() / 5;
                     if close && best.as_ref().is_none_or(|(former, _)| score < *former) {
                         best = Some((score, known.clone()));
@@ -636,8 +583,7 @@ impl Sema<'_> {
                 self.instantiate(id, args, span)
             }
             Entity::Type(QualType {
-                ty: Type::Record(id),
-                ..
+                ty: Type::Record(id), ..
             }) if self.records[id.index()].template.is_some() => {
                 // The injected class name with arguments names the template.
                 let template = self.records[id.index()].template.as_ref().map(|t| t.0);
@@ -647,9 +593,7 @@ impl Sema<'_> {
                     None => self.err("E0436", "not a template", span),
                 }
             }
-            Entity::Library(LibEntity::Template {
-                name, instantiate, ..
-            }) => {
+            Entity::Library(LibEntity::Template { name, instantiate, .. }) => {
                 if let Some(refused) = library::refused_class(self, name, span) {
                     return refused;
                 }
@@ -728,11 +672,7 @@ impl Sema<'_> {
                 })
             }
             _ => {
-                return self.err(
-                    "E0438",
-                    format!("'{path}' is no type, template or constant"),
-                    path.span,
-                );
+                return self.err("E0438", format!("'{path}' is no type, template or constant"), path.span);
             }
         })
     }
@@ -763,10 +703,7 @@ impl Sema<'_> {
                 },
             });
         }
-        Ok(Constant {
-            ty: value.ty,
-            leaves,
-        })
+        Ok(Constant { ty: value.ty, leaves })
     }
 
     /// A constant as an operand.

@@ -92,11 +92,7 @@ impl Sema<'_> {
                 ),
                 span,
             );
-            let d = if op == BinOp::Rem {
-                d.help("use 'fmod'")
-            } else {
-                d
-            };
+            let d = if op == BinOp::Rem { d.help("use 'fmod'") } else { d };
             return Err(Fail::Error(Box::new(d)));
         }
         let x = self.convert(a, &common, true, span)?;
@@ -109,7 +105,7 @@ impl Sema<'_> {
         Ok(self.componentwise(op, &x, &y, span)?.into())
     }
 
-    fn bad_operands<T>(&self, op: BinOp, a: &Type, b: &Type, span: Span) -> Res<T> {
+    pub(super) fn bad_operands<T>(&self, op: BinOp, a: &Type, b: &Type, span: Span) -> Res<T> {
         let d = self.diagnostic(
             "E0531",
             format!(
@@ -121,12 +117,7 @@ impl Sema<'_> {
             span,
         );
         let d = match (a, b) {
-            (
-                Type::Vector { scalar, len, .. },
-                Type::Vector {
-                    scalar: s, len: n, ..
-                },
-            ) if len == n && scalar != s => d
+            (Type::Vector { scalar, len, .. }, Type::Vector { scalar: s, len: n, .. }) if len == n && scalar != s => d
                 .note("vectors of different component types do not mix")
                 .help(format!("convert one: '{}(…)'", self.type_name(a))),
             (Type::Vector { len, .. }, Type::Vector { len: n, .. }) if len != n => {
@@ -138,7 +129,7 @@ impl Sema<'_> {
     }
 
     /// The type in which an operator computes.
-    fn common(&self, op: BinOp, a: &Type, b: &Type) -> Option<(Type, bool)> {
+    pub(super) fn common(&self, op: BinOp, a: &Type, b: &Type) -> Option<(Type, bool)> {
         let shift = matches!(op, BinOp::Shl | BinOp::Shr);
         Some(match (a, b) {
             (Type::Scalar(x), Type::Scalar(y)) => {
@@ -148,23 +139,14 @@ impl Sema<'_> {
                     (Type::Scalar(usual(*x, *y)), false)
                 }
             }
-            (
-                Type::Vector { scalar, len, .. },
-                Type::Vector {
-                    scalar: s, len: n, ..
-                },
-            ) => {
+            (Type::Vector { scalar, len, .. }, Type::Vector { scalar: s, len: n, .. }) => {
                 if len != n || (scalar != s && !shift) {
                     return None;
                 }
                 (Type::vector(*scalar, *len), shift)
             }
-            (Type::Vector { scalar, len, .. }, Type::Scalar(_)) => {
-                (Type::vector(*scalar, *len), shift)
-            }
-            (Type::Scalar(_), Type::Vector { scalar, len, .. }) => {
-                (Type::vector(*scalar, *len), shift)
-            }
+            (Type::Vector { scalar, len, .. }, Type::Scalar(_)) => (Type::vector(*scalar, *len), shift),
+            (Type::Scalar(_), Type::Vector { scalar, len, .. }) => (Type::vector(*scalar, *len), shift),
             _ => return None,
         })
     }
@@ -190,16 +172,10 @@ impl Sema<'_> {
                     BinOp::BitOr | BinOp::Or => BinaryOp::Or,
                     _ => BinaryOp::Xor,
                 };
-                if matches!(operation, BinaryOp::Div | BinaryOp::Rem)
-                    && !scalar.is_float()
-                    && self.int_of(b) == Some(0)
+                if matches!(operation, BinaryOp::Div | BinaryOp::Rem) && !scalar.is_float() && self.int_of(b) == Some(0)
                 {
                     if self.const_eval > 0 {
-                        return self.err(
-                            "E0423",
-                            "division by zero in a constant expression",
-                            span,
-                        );
+                        return self.err("E0423", "division by zero in a constant expression", span);
                     }
                     self.warn("W0403", "division by zero", span);
                 }
@@ -207,11 +183,7 @@ impl Sema<'_> {
             };
             leaves.push(leaf);
         }
-        let component = if is_comparison(op) {
-            Scalar::Bool
-        } else {
-            scalar
-        };
+        let component = if is_comparison(op) { Scalar::Bool } else { scalar };
         let ty = x.ty.with_component(component).unwrap_or(x.ty.clone());
         Ok(Value { ty, leaves })
     }
@@ -242,8 +214,7 @@ impl Sema<'_> {
                             continue;
                         }
                         let env = f.env.clone();
-                        let Some(t) = self.attempt(|s| s.within(env, |s| s.resolve_type(ty)))
-                        else {
+                        let Some(t) = self.attempt(|s| s.within(env, |s| s.resolve_type(ty))) else {
                             continue;
                         };
                         if matches!(t.ty, Type::Scalar(_) | Type::Vector { .. } | Type::Enum(_)) {
@@ -258,9 +229,7 @@ impl Sema<'_> {
             Type::Object(_) => {
                 // Objects such as atomics or packed numbers may convert to a scalar.
                 for scalar in [Scalar::F32, Scalar::I32, Scalar::U32] {
-                    if let Some(Ok(value)) =
-                        library::convert(self, &operand, &scalar.into(), false, span)
-                    {
+                    if let Some(Ok(value)) = library::convert(self, &operand, &scalar.into(), false, span) {
                         return Ok(value.into());
                     }
                 }
@@ -271,12 +240,7 @@ impl Sema<'_> {
     }
 
     /// A user-defined operator; `None` if there is none for these operands.
-    pub fn user_operator(
-        &mut self,
-        name: &str,
-        operands: &[Operand],
-        span: Span,
-    ) -> Option<Res<Operand>> {
+    pub fn user_operator(&mut self, name: &str, operands: &[Operand], span: Span) -> Option<Res<Operand>> {
         let key = Name::from(name);
         if let Type::Record(id) = *operands[0].ty() {
             if let Err(fail) = self.complete_record(id) {
@@ -286,16 +250,9 @@ impl Sema<'_> {
                 Ok(place) => place,
                 Err(fail) => return Some(Err(fail)),
             };
-            if let Ok(Some(Entity::Functions(set))) =
-                self.record_member(id, &key, Some(&this), span)
-            {
-                let args: Vec<Arg> = operands[1..]
-                    .iter()
-                    .map(|o| Arg::Operand(o.clone(), span))
-                    .collect();
-                if let Ok((f, template_args)) =
-                    self.choose(&set.user, &args, &[], Some(&this), name, span)
-                {
+            if let Ok(Some(Entity::Functions(set))) = self.record_member(id, &key, Some(&this), span) {
+                let args: Vec<Arg> = operands[1..].iter().map(|o| Arg::Operand(o.clone(), span)).collect();
+                if let Ok((f, template_args)) = self.choose(&set.user, &args, &[], Some(&this), name, span) {
                     return Some(self.inline_call(&f, &template_args, Some(this), args, span));
                 }
             }
@@ -303,10 +260,7 @@ impl Sema<'_> {
         if name == "operator=" || name == "operator->" {
             return None;
         }
-        let args: Vec<Arg> = operands
-            .iter()
-            .map(|o| Arg::Operand(o.clone(), span))
-            .collect();
+        let args: Vec<Arg> = operands.iter().map(|o| Arg::Operand(o.clone(), span)).collect();
         let mut user = match self.lookup(&key, span) {
             Ok(Some(Entity::Functions(set))) => set.user,
             _ => Vec::new(),
@@ -322,7 +276,7 @@ impl Sema<'_> {
         }
     }
 
-    fn pointer_op(&mut self, op: BinOp, a: Operand, b: Operand, span: Span) -> Res<Operand> {
+    pub(super) fn pointer_op(&mut self, op: BinOp, a: Operand, b: Operand, span: Span) -> Res<Operand> {
         let (ta, tb) = (a.ty().clone(), b.ty().clone());
         if is_comparison(op) {
             let (a, b) = match (&ta, &tb) {
@@ -338,9 +292,7 @@ impl Sema<'_> {
                 (Type::Nullptr, Type::Nullptr) => {
                     return Ok(self.bool_value(op == BinOp::Eq).into());
                 }
-                (Type::Pointer(x), Type::Pointer(y)) if x.space == y.space => {
-                    (self.rvalue(a)?, self.rvalue(b)?)
-                }
+                (Type::Pointer(x), Type::Pointer(y)) if x.space == y.space => (self.rvalue(a)?, self.rvalue(b)?),
                 _ => return self.bad_operands(op, &ta, &tb, span),
             };
             let leaf = self.compare_leaf(compare_op(op), &a.leaves[0], &b.leaves[0])?;
@@ -351,9 +303,7 @@ impl Sema<'_> {
                 let index = self.arithmetic(b, span)?;
                 let index = self.index_leaf(index, op, &ta, &tb, span)?;
                 let value = self.rvalue(a)?;
-                Ok(self
-                    .pointer_add(&value, p, &index, op == BinOp::Sub, span)?
-                    .into())
+                Ok(self.pointer_add(&value, p, &index, op == BinOp::Sub, span)?.into())
             }
             (BinOp::Add, _, Type::Pointer(p)) if !is_pointer(&ta) => {
                 let index = self.arithmetic(a, span)?;
@@ -361,9 +311,7 @@ impl Sema<'_> {
                 let value = self.rvalue(b)?;
                 Ok(self.pointer_add(&value, p, &index, false, span)?.into())
             }
-            (BinOp::Sub, Type::Pointer(p), Type::Pointer(q))
-                if p.ty == q.ty && p.space == q.space =>
-            {
+            (BinOp::Sub, Type::Pointer(p), Type::Pointer(q)) if p.ty == q.ty && p.space == q.space => {
                 let (size, _) = self.size_align(&p.ty)?;
                 let (x, y) = (self.rvalue(a)?, self.rvalue(b)?);
                 let lhs = self.materialize(&x.leaves[0])?;
@@ -378,14 +326,7 @@ impl Sema<'_> {
         }
     }
 
-    fn index_leaf(
-        &mut self,
-        index: Operand,
-        op: BinOp,
-        ta: &Type,
-        tb: &Type,
-        span: Span,
-    ) -> Res<Leaf> {
+    pub(super) fn index_leaf(&mut self, index: Operand, op: BinOp, ta: &Type, tb: &Type, span: Span) -> Res<Leaf> {
         let value = self.rvalue(index)?;
         match &value.ty {
             Type::Scalar(s) if !s.is_float() => Ok(value.leaves[0].clone()),
@@ -431,8 +372,7 @@ impl Sema<'_> {
             }
         }
         if matches!(operand.ty(), Type::Object(_))
-            && let Some(result) =
-                library::operator(self, op.spelling(), std::slice::from_ref(&operand), span)
+            && let Some(result) = library::operator(self, op.spelling(), std::slice::from_ref(&operand), span)
         {
             return result;
         }
@@ -456,11 +396,7 @@ impl Sema<'_> {
             _ => {
                 return self.err(
                     "E0531",
-                    format!(
-                        "'{}' is not defined for '{}'",
-                        op.spelling(),
-                        self.type_name(&ty)
-                    ),
+                    format!("'{}' is not defined for '{}'", op.spelling(), self.type_name(&ty)),
                     span,
                 );
             }
@@ -491,354 +427,10 @@ impl Sema<'_> {
             .iter()
             .map(|leaf| self.unary_leaf(operation, leaf, mode))
             .collect::<Res<Vec<_>>>()?;
-        Ok(Value {
-            ty: value.ty,
-            leaves,
-        }
-        .into())
+        Ok(Value { ty: value.ty, leaves }.into())
     }
 
-    /// `++x`, `x++`, `--x`, `x--`
-    pub fn increment(&mut self, op: UnOp, operand: Operand, span: Span) -> Res<Operand> {
-        let post = matches!(op, UnOp::PostInc | UnOp::PostDec);
-        if let Type::Record(_) = operand.ty() {
-            let name = format!("operator{}", op.spelling());
-            let mut operands = vec![operand.clone()];
-            if post {
-                operands.push(self.int_value(Scalar::I32, 0).into());
-            }
-            if let Some(result) = self.user_operator(&name, &operands, span) {
-                return result;
-            }
-        }
-        if let Type::Object(_) = operand.ty() {
-            let spelled = match op {
-                UnOp::PreInc => "++",
-                UnOp::PreDec => "--",
-                UnOp::PostInc => "p++",
-                _ => "p--",
-            };
-            if let Some(result) =
-                library::operator(self, spelled, std::slice::from_ref(&operand), span)
-            {
-                return result;
-            }
-        }
-        let Operand::Place(place) = operand else {
-            return self.err(
-                "E0532",
-                format!("'{}' needs a variable", op.spelling()),
-                span,
-            );
-        };
-        let old = self.load(&place)?;
-        let down = matches!(op, UnOp::PreDec | UnOp::PostDec);
-        let new = match &old.ty {
-            Type::Pointer(pointee) => {
-                let one = Self::int_leaf(Scalar::I32, 1);
-                self.pointer_add(&old, &pointee.clone(), &one, down, span)?
-            }
-            Type::Scalar(_) | Type::Vector { .. } => {
-                let one = self.int_value(Scalar::I32, 1);
-                let ty = old.ty.clone();
-                let one = self.convert(one.into(), &ty, true, span)?;
-                let op = if down { BinOp::Sub } else { BinOp::Add };
-                self.componentwise(op, &old, &one, span)?
-            }
-            ty => {
-                return self.err(
-                    "E0531",
-                    format!(
-                        "'{}' is not defined for '{}'",
-                        op.spelling(),
-                        self.type_name(ty)
-                    ),
-                    span,
-                );
-            }
-        };
-        self.assign_place(&place, &new, span)?;
-        Ok(if post { old.into() } else { place.into() })
-    }
-
-    /// Writes a place after checking that it may be written.
-    pub fn assign_place(&mut self, place: &LValue, value: &Value, span: Span) -> Res<()> {
-        if place.space() == Space::Constant {
-            return self.err("E0533", "'constant' memory cannot be written", span);
-        }
-        if place.is_const {
-            return self.err(
-                "E0534",
-                "this object is 'const' and cannot be written",
-                span,
-            );
-        }
-        self.store(place, value)
-    }
-
-    /// `a = b`, `a op= b`
-    pub fn assign(&mut self, op: Option<BinOp>, a: &Expr, b: &Expr, span: Span) -> Res<Operand> {
-        let arg = self.arg(b)?;
-        let arg = match arg {
-            Arg::Operand(Operand::Place(place), at) if is_plain(&place.ty) => {
-                self.at(at);
-                Arg::Operand(self.load(&place)?.into(), at)
-            }
-            arg => arg,
-        };
-        let target = self.expr(a)?;
-        self.at(span);
-        match op {
-            None => self.assign_plain(target, arg, span),
-            Some(op) => {
-                let Arg::Operand(value, _) = arg else {
-                    return self.err("E0491", "a braced list is not expected here", span);
-                };
-                self.assign_op(op, target, value, span)
-            }
-        }
-    }
-
-    fn assign_plain(&mut self, target: Operand, arg: Arg, span: Span) -> Res<Operand> {
-        if let Type::Record(_) = target.ty()
-            && let Arg::Operand(value, _) = &arg
-            && let Some(result) =
-                self.user_operator("operator=", &[target.clone(), value.clone()], span)
-        {
-            return result;
-        }
-        if let Type::Object(_) = target.ty()
-            && let Arg::Operand(value, _) = &arg
-            && let Some(result) =
-                library::operator(self, "=", &[target.clone(), value.clone()], span)
-        {
-            return result;
-        }
-        let Operand::Place(place) = target else {
-            return self.err("E0535", "a temporary cannot be assigned", span);
-        };
-        let value = match &arg {
-            Arg::Operand(Operand::Place(from), _)
-                if from.ty == place.ty
-                    && matches!(from.place, Place::Slots(_))
-                    && matches!(place.ty, Type::Object(_)) =>
-            {
-                // No copy of a cooperative tensor on the way.
-                self.load(from)?
-            }
-            arg => self.init(&place.ty, arg, span)?,
-        };
-        self.assign_place(&place, &value, span)?;
-        Ok(place.into())
-    }
-
-    /// `a op= b` on operands.
-    pub fn assign_op(
-        &mut self,
-        op: BinOp,
-        target: Operand,
-        value: Operand,
-        span: Span,
-    ) -> Res<Operand> {
-        let spelling = format!("{}=", op.spelling());
-        let classy = |t: &Type| matches!(t, Type::Record(_));
-        if classy(target.ty()) || classy(value.ty()) {
-            let name = format!("operator{spelling}");
-            if let Some(result) = self.user_operator(&name, &[target.clone(), value.clone()], span)
-            {
-                return result;
-            }
-        }
-        if matches!(target.ty(), Type::Object(_))
-            && let Some(result) =
-                library::operator(self, &spelling, &[target.clone(), value.clone()], span)
-        {
-            return result;
-        }
-        let Operand::Place(place) = target else {
-            return self.err("E0535", "a temporary cannot be assigned", span);
-        };
-        if let (Some(len), Some(n)) = (place.ty.lanes(), value.ty().lanes())
-            && len == 1
-            && n > 1
-        {
-            return self.bad_operands(op, &place.ty, value.ty(), span);
-        }
-        let old = self.load(&place)?;
-        let result = self.binary_op(op, old.into(), value, span)?;
-        let ty = place.ty.clone();
-        let result = self.convert(result, &ty, true, span)?;
-        self.assign_place(&place, &result, span)?;
-        Ok(place.into())
-    }
-
-    fn logical(&mut self, op: BinOp, a: &Expr, b: &Expr, span: Span) -> Res<Operand> {
-        let x = self.expr(a)?;
-        if let Type::Vector { .. } = x.ty() {
-            let y = self.expr(b)?;
-            self.at(span);
-            let ty = x.ty().with_component(Scalar::Bool).unwrap_or(Type::BOOL);
-            let x = self.convert(x, &ty, true, span)?;
-            let y = self.convert(y, &ty, true, span)?;
-            return Ok(self.componentwise(op, &x, &y, span)?.into());
-        }
-        if let Type::Record(_) = x.ty() {
-            let y = self.unevaluated(|s| s.expr(b));
-            if let Ok(y) = y {
-                let name = format!("operator{}", op.spelling());
-                let exists = self
-                    .attempt(|s| {
-                        s.unevaluated(|s| {
-                            match s.user_operator(&name, &[x.clone(), y.clone()], span) {
-                                Some(result) => result.map(|_| ()),
-                                None => Err(Fail::Reported),
-                            }
-                        })
-                    })
-                    .is_some();
-                if exists && let Ok(y) = self.expr(b) {
-                    self.at(span);
-                    if let Some(result) = self.user_operator(&name, &[x.clone(), y], span) {
-                        return result;
-                    }
-                }
-            }
-        }
-        let x = self.to_bool(x, a.span)?;
-        let decided = op == BinOp::Or;
-        if let Some(c) = self.const_of(&x) {
-            if (c.bits != 0) == decided {
-                if self.const_eval == 0 {
-                    // The other side is checked and thrown away.
-                    let y = self.unevaluated(|s| s.expr(b))?;
-                    self.unevaluated(|s| s.to_bool(y, b.span))?;
-                }
-                return Ok(self.bool_value(decided).into());
-            }
-            let y = self.expr(b)?;
-            let y = self.to_bool(y, b.span)?;
-            return Ok(Value::one(Type::BOOL, y).into());
-        }
-        let (block, y) = self.block_of(|s| {
-            let y = s.expr(b)?;
-            s.to_bool(y, b.span)
-        })?;
-        self.at(span);
-        if is_pure(&block) {
-            self.builder.append(block);
-            let mode = self.math;
-            let op = if decided { BinaryOp::Or } else { BinaryOp::And };
-            let leaf = self.binary_leaf(op, &x, &y, mode)?;
-            return Ok(Value::one(Type::BOOL, leaf).into());
-        }
-        let local = self.builder.local("logical", Scalar::Bool);
-        let condition = self.materialize(&x)?;
-        self.builder.set(local, condition);
-        // The block is open again to store its value.
-        self.builder.push_block();
-        self.builder.append(block);
-        let y = self.materialize(&y)?;
-        self.builder.set(local, y);
-        let block = self.builder.pop_block();
-        if decided {
-            self.builder.if_(condition, Block::default(), block);
-        } else {
-            self.builder.if_(condition, block, Block::default());
-        }
-        let value = self.builder.get(local);
-        Ok(Value::one(Type::BOOL, Leaf::Value(value)).into())
-    }
-
-    /// `c ? a : b`
-    pub fn conditional(&mut self, c: &Expr, a: &Expr, b: &Expr, span: Span) -> Res<Operand> {
-        let condition = self.expr(c)?;
-        if let Type::Vector { .. } = condition.ty() {
-            let (x, y) = (self.expr(a)?, self.expr(b)?);
-            self.at(span);
-            return self.vector_select(condition, x, y, span);
-        }
-        let condition = self.to_bool(condition, c.span)?;
-        if let Some(known) = self.const_of(&condition) {
-            let (taken, other) = if known.bits != 0 { (a, b) } else { (b, a) };
-            let operand = self.expr(taken)?;
-            self.at(span);
-            let unused = self.unevaluated(|s| s.expr(other))?;
-            if operand.ty() == unused.ty() {
-                return Ok(operand);
-            }
-            let common = self.common_type(&operand, &unused, span)?;
-            return Ok(self.convert(operand, &common, false, span)?.into());
-        }
-        self.foldable()?;
-        let (then, x) = self.block_of(|s| {
-            let x = s.expr(a)?;
-            s.settled(x)
-        })?;
-        let (otherwise, y) = self.block_of(|s| {
-            let y = s.expr(b)?;
-            s.settled(y)
-        })?;
-        self.at(span);
-        if *x.ty() == Type::Void || *y.ty() == Type::Void {
-            let condition = self.materialize(&condition)?;
-            self.builder.if_(condition, then, otherwise);
-            return Ok(Operand::void());
-        }
-        let common = self.common_type(&x, &y, span)?;
-        let place_pair = match (&x, &y) {
-            (Operand::Place(p), Operand::Place(q)) if p.ty == q.ty => Some((p.clone(), q.clone())),
-            _ => None,
-        };
-        if let Some((p, q)) = &place_pair
-            && is_memory(p)
-            && is_memory(q)
-            && p.space() == q.space()
-            && is_pure(&then)
-            && is_pure(&otherwise)
-            && !is_plain(&p.ty)
-        {
-            // An lvalue of either object.
-            self.builder.append(then);
-            self.builder.append(otherwise);
-            let x = self.address_leaf(p, span)?;
-            let y = self.address_leaf(q, span)?;
-            let leaf = self.select_leaf(&condition, &x, &y)?;
-            let pointer = self.materialize(&leaf)?;
-            let mut pointee = p.qual_type();
-            pointee.is_const |= q.is_const;
-            return Ok(self.deref(pointer, &pointee)?.into());
-        }
-        let (then, x) = self.extend(then, |s| s.convert(x, &common, false, span))?;
-        let (otherwise, y) = self.extend(otherwise, |s| s.convert(y, &common, false, span))?;
-        if is_pure(&then) && is_pure(&otherwise) {
-            self.builder.append(then);
-            self.builder.append(otherwise);
-            let leaves = x
-                .leaves
-                .iter()
-                .zip(&y.leaves)
-                .map(|(x, y)| self.select_leaf(&condition, x, y))
-                .collect::<Res<Vec<_>>>()?;
-            return Ok(Value { ty: common, leaves }.into());
-        }
-        let slots = self.new_slots("conditional", &common)?;
-        let place = super::call::slots_place(&common, slots);
-        let (then, ()) = self.extend(then, |s| s.store(&place, &x))?;
-        let (otherwise, ()) = self.extend(otherwise, |s| s.store(&place, &y))?;
-        let condition = self.materialize(&condition)?;
-        self.builder.if_(condition, then, otherwise);
-        Ok(self.load(&place)?.into())
-    }
-
-    /// The value of an operand that is a plain place; others stay.
-    fn settled(&mut self, operand: Operand) -> Res<Operand> {
-        match operand {
-            Operand::Place(place) if is_plain(&place.ty) => Ok(self.load(&place)?.into()),
-            operand => Ok(operand),
-        }
-    }
-
-    fn common_type(&mut self, x: &Operand, y: &Operand, span: Span) -> Res<Type> {
+    pub(super) fn common_type(&mut self, x: &Operand, y: &Operand, span: Span) -> Res<Type> {
         let (a, b) = (super::tyres::decayed(x).ty, super::tyres::decayed(y).ty);
         if a == b {
             return Ok(a);
@@ -847,9 +439,7 @@ impl Sema<'_> {
             (Type::Scalar(x), Type::Scalar(y)) => return Ok(Type::Scalar(usual(*x, *y))),
             (Type::Pointer(_), Type::Nullptr) => return Ok(a),
             (Type::Nullptr, Type::Pointer(_)) => return Ok(b),
-            (Type::Enum(e), Type::Scalar(s)) | (Type::Scalar(s), Type::Enum(e))
-                if !self.enums[e.index()].is_scoped =>
-            {
+            (Type::Enum(e), Type::Scalar(s)) | (Type::Scalar(s), Type::Enum(e)) if !self.enums[e.index()].is_scoped => {
                 return Ok(Type::Scalar(usual(self.enums[e.index()].underlying, *s)));
             }
             (Type::Pointer(p), Type::Pointer(q)) if p.ty == q.ty && p.space == q.space => {
@@ -875,39 +465,14 @@ impl Sema<'_> {
         }
     }
 
-    fn vector_select(&mut self, c: Operand, x: Operand, y: Operand, span: Span) -> Res<Operand> {
-        let c = self.rvalue(c)?;
-        let ty = match (x.ty(), y.ty()) {
-            (t @ Type::Vector { .. }, _) | (_, t @ Type::Vector { .. }) => t.clone(),
-            (t, _) => t
-                .as_scalar()
-                .map_or(t.clone(), |s| Type::vector(s, c.leaves.len() as u8)),
-        };
-        let x = self.convert(x, &ty, false, span)?;
-        let y = self.convert(y, &ty, false, span)?;
-        if x.leaves.len() != c.leaves.len() {
-            return self.err("E0536", "the vectors of '?:' differ in length", span);
-        }
-        let mut leaves = Vec::with_capacity(x.leaves.len());
-        for i in 0..x.leaves.len() {
-            let condition = self.convert_leaf(&c.leaves[i], Scalar::Bool)?;
-            leaves.push(self.select_leaf(&condition, &x.leaves[i], &y.leaves[i])?);
-        }
-        Ok(Value { ty, leaves }.into())
-    }
-
-    fn matrix_op(&mut self, op: BinOp, a: Operand, b: Operand, span: Span) -> Res<Operand> {
+    pub(super) fn matrix_op(&mut self, op: BinOp, a: Operand, b: Operand, span: Span) -> Res<Operand> {
         let (ta, tb) = (a.ty().clone(), b.ty().clone());
         let x = self.rvalue(a)?;
         let y = self.rvalue(b)?;
         let mode = self.math;
         match (op, &ta, &tb) {
             (BinOp::Add | BinOp::Sub, _, _) if ta == tb => {
-                let operation = if op == BinOp::Add {
-                    BinaryOp::Add
-                } else {
-                    BinaryOp::Sub
-                };
+                let operation = if op == BinOp::Add { BinaryOp::Add } else { BinaryOp::Sub };
                 let leaves = x
                     .leaves
                     .iter()
@@ -918,11 +483,7 @@ impl Sema<'_> {
             }
             (BinOp::Mul | BinOp::Div, Type::Matrix { scalar, .. }, Type::Scalar(_)) => {
                 let s = self.convert_leaf(&y.leaves[0], *scalar)?;
-                let operation = if op == BinOp::Mul {
-                    BinaryOp::Mul
-                } else {
-                    BinaryOp::Div
-                };
+                let operation = if op == BinOp::Mul { BinaryOp::Mul } else { BinaryOp::Div };
                 let leaves = x
                     .leaves
                     .iter()
@@ -930,37 +491,21 @@ impl Sema<'_> {
                     .collect::<Res<Vec<_>>>()?;
                 Ok(Value { ty: ta, leaves }.into())
             }
-            (BinOp::Mul, Type::Scalar(_), Type::Matrix { .. }) => {
-                self.matrix_op(op, y.into(), x.into(), span)
-            }
-            (
-                BinOp::Mul,
-                Type::Matrix {
-                    scalar,
-                    columns,
-                    rows,
-                },
-                Type::Vector { scalar: s, len, .. },
-            ) if scalar == s && columns == len => {
-                let leaves =
-                    self.dot_rows(&x.leaves, &y.leaves, *rows as usize, *columns as usize, 1)?;
+            (BinOp::Mul, Type::Scalar(_), Type::Matrix { .. }) => self.matrix_op(op, y.into(), x.into(), span),
+            (BinOp::Mul, Type::Matrix { scalar, columns, rows }, Type::Vector { scalar: s, len, .. })
+                if scalar == s && columns == len =>
+            {
+                let leaves = self.dot_rows(&x.leaves, &y.leaves, *rows as usize, *columns as usize, 1)?;
                 Ok(Value {
                     ty: Type::vector(*scalar, *rows),
                     leaves,
                 }
                 .into())
             }
-            (
-                BinOp::Mul,
-                Type::Vector { scalar: s, len, .. },
-                Type::Matrix {
-                    scalar,
-                    columns,
-                    rows,
-                },
-            ) if scalar == s && rows == len => {
-                let leaves =
-                    self.dot_rows(&x.leaves, &y.leaves, 1, *rows as usize, *columns as usize)?;
+            (BinOp::Mul, Type::Vector { scalar: s, len, .. }, Type::Matrix { scalar, columns, rows })
+                if scalar == s && rows == len =>
+            {
+                let leaves = self.dot_rows(&x.leaves, &y.leaves, 1, *rows as usize, *columns as usize)?;
                 Ok(Value {
                     ty: Type::vector(*scalar, *columns),
                     leaves,
@@ -980,13 +525,7 @@ impl Sema<'_> {
                     rows: k2,
                 },
             ) if scalar == s && k == k2 => {
-                let leaves = self.dot_rows(
-                    &x.leaves,
-                    &y.leaves,
-                    *rows as usize,
-                    *k as usize,
-                    *columns as usize,
-                )?;
+                let leaves = self.dot_rows(&x.leaves, &y.leaves, *rows as usize, *k as usize, *columns as usize)?;
                 Ok(Value {
                     ty: Type::Matrix {
                         scalar: *scalar,
@@ -1002,22 +541,14 @@ impl Sema<'_> {
     }
 
     /// Column-major product of (rows × k) and (k × columns).
-    fn dot_rows(
-        &mut self,
-        a: &[Leaf],
-        b: &[Leaf],
-        rows: usize,
-        k: usize,
-        columns: usize,
-    ) -> Res<Vec<Leaf>> {
+    pub(super) fn dot_rows(&mut self, a: &[Leaf], b: &[Leaf], rows: usize, k: usize, columns: usize) -> Res<Vec<Leaf>> {
         let mode = self.math;
         let mut out = Vec::with_capacity(rows * columns);
         for c in 0..columns {
             for r in 0..rows {
                 let mut sum = self.binary_leaf(BinaryOp::Mul, &a[r], &b[c * k], mode)?;
                 for i in 1..k {
-                    let p =
-                        self.binary_leaf(BinaryOp::Mul, &a[i * rows + r], &b[c * k + i], mode)?;
+                    let p = self.binary_leaf(BinaryOp::Mul, &a[i * rows + r], &b[c * k + i], mode)?;
                     sum = self.binary_leaf(BinaryOp::Add, &sum, &p, mode)?;
                 }
                 out.push(sum);
@@ -1093,12 +624,7 @@ impl Sema<'_> {
         Ok(result)
     }
 
-    fn fold_logical(
-        &mut self,
-        op: BinOp,
-        items: Vec<(Expr, std::rc::Rc<Env>)>,
-        span: Span,
-    ) -> Res<Operand> {
+    pub(super) fn fold_logical(&mut self, op: BinOp, items: Vec<(Expr, std::rc::Rc<Env>)>, span: Span) -> Res<Operand> {
         let mut result = Self::int_leaf(Scalar::Bool, i128::from(op == BinOp::And));
         for (e, env) in items {
             if let Some(c) = self.const_of(&result)
@@ -1109,11 +635,7 @@ impl Sema<'_> {
             let operand = self.within(env, |s| s.expr(&e))?;
             let y = self.to_bool(operand, e.span)?;
             let mode = self.math;
-            let operation = if op == BinOp::And {
-                BinaryOp::And
-            } else {
-                BinaryOp::Or
-            };
+            let operation = if op == BinOp::And { BinaryOp::And } else { BinaryOp::Or };
             self.at(span);
             result = self.binary_leaf(operation, &result, &y, mode)?;
         }
@@ -1129,11 +651,7 @@ impl Sema<'_> {
     }
 
     /// Lowers more into a closed block.
-    pub fn extend<T>(
-        &mut self,
-        block: Block,
-        f: impl FnOnce(&mut Self) -> Res<T>,
-    ) -> Res<(Block, T)> {
+    pub fn extend<T>(&mut self, block: Block, f: impl FnOnce(&mut Self) -> Res<T>) -> Res<(Block, T)> {
         self.block_of(|s| {
             s.builder.append(block);
             f(s)
@@ -1149,22 +667,18 @@ pub fn is_plain(ty: &Type) -> bool {
     )
 }
 
-fn is_memory(place: &LValue) -> bool {
-    matches!(place.place, Place::Memory { .. })
-}
-
-fn is_pointer(ty: &Type) -> bool {
+pub(super) fn is_pointer(ty: &Type) -> bool {
     matches!(ty, Type::Pointer(_) | Type::Nullptr)
 }
 
-fn is_comparison(op: BinOp) -> bool {
+pub(super) fn is_comparison(op: BinOp) -> bool {
     matches!(
         op,
         BinOp::Eq | BinOp::Ne | BinOp::Lt | BinOp::Gt | BinOp::Le | BinOp::Ge
     )
 }
 
-fn compare_op(op: BinOp) -> CompareOp {
+pub(super) fn compare_op(op: BinOp) -> CompareOp {
     match op {
         BinOp::Eq => CompareOp::Eq,
         BinOp::Ne => CompareOp::Ne,
@@ -1209,40 +723,4 @@ pub fn usual(a: Scalar, b: Scalar) -> Scalar {
             }
         }
     }
-}
-
-/// May the block run although the source would not run it? Small, without effects, faults or loads.
-pub fn is_pure(block: &Block) -> bool {
-    block.insts.len() <= 12
-        && block.insts.iter().all(|inst| match &inst.op {
-            Op::Const(_)
-            | Op::Builtin(_)
-            | Op::Compare { .. }
-            | Op::Select { .. }
-            | Op::Convert { .. }
-            | Op::Bitcast { .. }
-            | Op::LocalGet(_)
-            | Op::MemoryPointer(_)
-            | Op::ArgumentPointer(_)
-            | Op::ArgumentTensor(_)
-            | Op::TensorQuery { .. }
-            | Op::NullPointer(_)
-            | Op::PointerOffset { .. }
-            | Op::PointerDiff { .. } => true,
-            Op::Unary { op, .. } => matches!(
-                op,
-                UnaryOp::Neg
-                    | UnaryOp::Not
-                    | UnaryOp::Abs
-                    | UnaryOp::Floor
-                    | UnaryOp::Ceil
-                    | UnaryOp::IsNan
-                    | UnaryOp::IsInf
-            ),
-            Op::Binary { op, .. } => {
-                !matches!(op, BinaryOp::Pow | BinaryOp::Powr | BinaryOp::Atan2)
-            }
-            Op::Ternary { .. } => true,
-            _ => false,
-        })
 }

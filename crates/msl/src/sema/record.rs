@@ -27,10 +27,7 @@ impl Sema<'_> {
         let scope = Env::of(env, EnvKind::Record(id));
         let mut names = HashMap::new();
         if let Some(own) = &decl.name {
-            names.insert(
-                own.name.clone(),
-                vec![Entity::Type(Type::Record(id).into())],
-            );
+            names.insert(own.name.clone(), vec![Entity::Type(Type::Record(id).into())]);
         }
         self.records.push(Record {
             decl,
@@ -60,11 +57,7 @@ impl Sema<'_> {
         }
         if record.busy || record.decl.members.is_none() {
             let name = record.name.clone();
-            return self.err(
-                "E0430",
-                format!("'{name}' is not completely defined here"),
-                self.span,
-            );
+            return self.err("E0430", format!("'{name}' is not completely defined here"), self.span);
         }
         record.busy = true;
         let (decl, env) = (record.decl.clone(), record.env.clone());
@@ -89,12 +82,7 @@ impl Sema<'_> {
         result
     }
 
-    fn collect_members(
-        &mut self,
-        id: RecordId,
-        decl: &Arc<ast::RecordDecl>,
-        env: &Rc<Env>,
-    ) -> Res<()> {
+    fn collect_members(&mut self, id: RecordId, decl: &Arc<ast::RecordDecl>, env: &Rc<Env>) -> Res<()> {
         let mut fields: Vec<Field> = Vec::new();
         for base in &decl.bases {
             let t = self.resolve_type(&base.ty)?;
@@ -120,18 +108,12 @@ impl Sema<'_> {
             if var.bit_width.is_some() {
                 return self.err("E0454", "bit-fields are not supported", var.span);
             }
-            let name = var
-                .name
-                .as_ref()
-                .map_or_else(|| Name::from(""), |n| n.name.clone());
+            let name = var.name.as_ref().map_or_else(|| Name::from(""), |n| n.name.clone());
             let mut field = field_named(name, ty, var.init.is_some().then(|| var.clone()));
             for attr in var.attrs.iter().filter(|a| a.name == "alignas") {
                 field.align = field.align.max(self.alignas(attr)?);
             }
-            if fields
-                .iter()
-                .any(|f| f.name == field.name && !f.name.is_empty())
-            {
+            if fields.iter().any(|f| f.name == field.name && !f.name.is_empty()) {
                 return self.err(
                     "E0455",
                     format!("the member '{}' is declared twice", field.name),
@@ -166,9 +148,7 @@ impl Sema<'_> {
         let ty = self.resolve_type(&var.ty)?;
         match &ty.ty {
             Type::Void => self.err("E0457", "a data member cannot be 'void'", var.span),
-            Type::Array(_, n) if *n == u64::MAX => {
-                self.err("E0458", "a member array needs a bound", var.span)
-            }
+            Type::Array(_, n) if *n == u64::MAX => self.err("E0458", "a member array needs a bound", var.span),
             _ => Ok(ty),
         }
     }
@@ -187,9 +167,7 @@ impl Sema<'_> {
                 let mut v = v.clone();
                 if v.init.is_none()
                     && let Some(class) = &self.records[id.index()].decl.name
-                    && let Some((outer, _)) = self
-                        .out_of_class_vars
-                        .get(&(class.name.clone(), name.name.clone()))
+                    && let Some((outer, _)) = self.out_of_class_vars.get(&(class.name.clone(), name.name.clone()))
                 {
                     v = outer.clone();
                 }
@@ -212,9 +190,7 @@ impl Sema<'_> {
             Decl::Function(f) => self.collect_function(id, env, f),
             Decl::Alias(a) => {
                 let entity = match &a.template {
-                    Some(_) => {
-                        self.new_template(a.name.name.clone(), env, TemplateDecl::Alias(a.clone()))
-                    }
+                    Some(_) => self.new_template(a.name.name.clone(), env, TemplateDecl::Alias(a.clone())),
                     None => self.defer(env, DeferredDecl::Alias(a.clone())),
                 };
                 self.member_bind(id, &a.name.name, entity);
@@ -240,10 +216,7 @@ impl Sema<'_> {
             }
             Decl::Enum(e) => {
                 let entity = self.defer(env, DeferredDecl::Enum(e.clone()));
-                let name = e
-                    .name
-                    .as_ref()
-                    .map_or_else(|| enum_key(e), |n| n.name.clone());
+                let name = e.name.as_ref().map_or_else(|| enum_key(e), |n| n.name.clone());
                 self.member_bind(id, &name, entity);
                 if !e.is_scoped {
                     for (i, item) in e.enumerators.iter().flatten().enumerate() {
@@ -275,8 +248,7 @@ impl Sema<'_> {
         {
             let key = (class.name.clone(), f.name.name.clone());
             if let Some(list) = self.out_of_class.get(&key)
-                && let Some((outer, _)) =
-                    list.iter().find(|(o, _)| o.params.len() == f.params.len())
+                && let Some((outer, _)) = list.iter().find(|(o, _)| o.params.len() == f.params.len())
             {
                 let mut merged = (**outer).clone();
                 for (p, q) in merged.params.iter_mut().zip(&f.params) {
@@ -316,9 +288,7 @@ impl Sema<'_> {
             }
             FunctionKind::Plain => {
                 let list = record.names.entry(f.name.name.clone()).or_default();
-                if let Some(Entity::Functions(set)) =
-                    list.iter_mut().find(|e| matches!(e, Entity::Functions(_)))
-                {
+                if let Some(Entity::Functions(set)) = list.iter_mut().find(|e| matches!(e, Entity::Functions(_))) {
                     set.user.push(r);
                 } else {
                     list.push(Entity::Functions(FunctionSet {
@@ -346,15 +316,14 @@ impl Sema<'_> {
         let mut offsets = Vec::new();
         for (i, field) in fields.iter_mut().enumerate() {
             let is_base = i < self.records[id.index()].bases.len();
-            let (mut bytes, mut a, kinds, inner): (u64, u32, Rc<[LeafKind]>, Rc<[u64]>) =
-                if field.ty.is_reference() {
-                    (8, 8, vec![LeafKind::Place].into(), vec![0].into())
-                } else {
-                    let (bytes, a) = self.size_align(&field.ty.ty)?;
-                    let kinds = self.leaf_kinds(&field.ty.ty)?;
-                    let offsets = self.leaf_offsets(&field.ty.ty)?;
-                    (bytes, a, kinds, offsets)
-                };
+            let (mut bytes, mut a, kinds, inner): (u64, u32, Rc<[LeafKind]>, Rc<[u64]>) = if field.ty.is_reference() {
+                (8, 8, vec![LeafKind::Place].into(), vec![0].into())
+            } else {
+                let (bytes, a) = self.size_align(&field.ty.ty)?;
+                let kinds = self.leaf_kinds(&field.ty.ty)?;
+                let offsets = self.leaf_offsets(&field.ty.ty)?;
+                (bytes, a, kinds, offsets)
+            };
             if is_base && kinds.is_empty() {
                 (bytes, a) = (0, 1);
             }
@@ -411,11 +380,7 @@ impl Sema<'_> {
                 if self.is_union(*id) {
                     return Ok(true);
                 }
-                let fields: Vec<QualType> = self.records[id.index()]
-                    .fields
-                    .iter()
-                    .map(|f| f.ty.clone())
-                    .collect();
+                let fields: Vec<QualType> = self.records[id.index()].fields.iter().map(|f| f.ty.clone()).collect();
                 for f in fields {
                     if !f.is_reference() && self.needs_memory(&f.ty)? {
                         return Ok(true);
@@ -465,13 +430,7 @@ impl Sema<'_> {
     }
 
     /// A part of an object: `count` leaves from `leaf` on, `offset` bytes in.
-    pub fn part(
-        &mut self,
-        object: &LValue,
-        ty: &QualType,
-        leaf: usize,
-        offset: u64,
-    ) -> Res<LValue> {
+    pub fn part(&mut self, object: &LValue, ty: &QualType, leaf: usize, offset: u64) -> Res<LValue> {
         let is_const = object.is_const || ty.is_const;
         let is_volatile = object.is_volatile || ty.is_volatile;
         let place = match &object.place {
@@ -506,11 +465,7 @@ impl Sema<'_> {
                 align,
             } => {
                 if ty.is_reference() {
-                    return self.err(
-                        "E0459",
-                        "a reference member in memory cannot be followed",
-                        self.span,
-                    );
+                    return self.err("E0459", "a reference member in memory cannot be followed", self.span);
                 }
                 Place::Memory {
                     pointer: *pointer,
@@ -577,9 +532,7 @@ impl Sema<'_> {
             return false;
         }
         let bases = self.records[id.index()].bases.clone();
-        bases
-            .into_iter()
-            .any(|b| self.derives(&Type::Record(b), base))
+        bases.into_iter().any(|b| self.derives(&Type::Record(b), base))
     }
 
     /// The part of an object that is an indirect base.
@@ -633,10 +586,7 @@ impl Sema<'_> {
                 }
             });
         }
-        Ok(Value {
-            ty: ty.clone(),
-            leaves,
-        })
+        Ok(Value { ty: ty.clone(), leaves })
     }
 
     /// A value of a type whose scalars are zero.

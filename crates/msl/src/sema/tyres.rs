@@ -51,11 +51,7 @@ impl Sema<'_> {
                 Entity::Library(LibEntity::Type(t)) => t,
                 Entity::Template(id) => {
                     let name = self.templates[id.index()].name.clone();
-                    return self.err(
-                        "E0434",
-                        format!("'{name}' needs template arguments here"),
-                        path.span,
-                    );
+                    return self.err("E0434", format!("'{name}' needs template arguments here"), path.span);
                 }
                 Entity::Library(LibEntity::Template { name, .. }) => {
                     // A group of templates that share a description is named as it is written.
@@ -130,11 +126,7 @@ impl Sema<'_> {
                     match self.lookup(&name.name, name.span)? {
                         Some(Entity::Type(t)) => t,
                         _ => {
-                            return self.err(
-                                "E0433",
-                                format!("unknown name '{}'", name.name),
-                                name.span,
-                            );
+                            return self.err("E0433", format!("unknown name '{}'", name.name), name.span);
                         }
                     }
                 } else {
@@ -150,11 +142,7 @@ impl Sema<'_> {
                     match self.lookup(&name.name, name.span)? {
                         Some(Entity::Type(t)) => t,
                         _ => {
-                            return self.err(
-                                "E0433",
-                                format!("unknown name '{}'", name.name),
-                                name.span,
-                            );
+                            return self.err("E0433", format!("unknown name '{}'", name.name), name.span);
                         }
                     }
                 } else {
@@ -187,12 +175,7 @@ impl Sema<'_> {
             BuiltinTy::ULong => Scalar::U64.into(),
             BuiltinTy::Float => Scalar::F32.into(),
             BuiltinTy::Double => {
-                return self.err_help(
-                    "E0450",
-                    "'double' is not supported in Metal",
-                    span,
-                    "use 'float'",
-                );
+                return self.err_help("E0450", "'double' is not supported in Metal", span, "use 'float'");
             }
         })
     }
@@ -202,21 +185,13 @@ impl Sema<'_> {
         let c = self.constant_expr(e)?;
         match c.as_int() {
             Some(n) if (0..=1 << 32).contains(&n) => Ok(n as u64),
-            Some(n) => self.err(
-                "E0451",
-                format!("an array cannot have {n} elements"),
-                e.span,
-            ),
+            Some(n) => self.err("E0451", format!("an array cannot have {n} elements"), e.span),
             None => self.err("E0451", "an array bound must be an integer", e.span),
         }
     }
 
     /// The record of a declaration inside a type, one for each scope that is instantiated around it.
-    pub fn inline_record(
-        &mut self,
-        d: &std::sync::Arc<ast::RecordDecl>,
-        env: &Rc<Env>,
-    ) -> RecordId {
+    pub fn inline_record(&mut self, d: &std::sync::Arc<ast::RecordDecl>, env: &Rc<Env>) -> RecordId {
         let key = (std::sync::Arc::as_ptr(d) as usize, Rc::as_ptr(env) as usize);
         if let Some(id) = self.record_ids.get(&key) {
             return *id;

@@ -3,8 +3,7 @@
 use std::collections::HashSet;
 
 use crate::ast::{
-    Condition, Decl, Expr, ExprKind, Init, Name, Path, Stmt, StmtKind, TemplateArgKind, Ty, TyKind,
-    UnOp,
+    Condition, Decl, Expr, ExprKind, Init, Name, Path, Stmt, StmtKind, TemplateArgKind, Ty, TyKind, UnOp,
 };
 
 /// How a function uses its variables.
@@ -23,9 +22,7 @@ fn root(e: &Expr, through_index: bool) -> Option<&Name> {
     match &e.kind {
         ExprKind::Path(path) => path.as_ident().map(|i| &i.name),
         ExprKind::Paren(e) => root(e, through_index),
-        ExprKind::Member {
-            base, arrow: false, ..
-        } => root(base, through_index),
+        ExprKind::Member { base, arrow: false, .. } => root(base, through_index),
         ExprKind::Index { base, .. } if through_index => root(base, true),
         _ => None,
     }
@@ -63,9 +60,7 @@ impl Uses {
 
     /// May the variable change after its initialisation?
     pub fn changes(&self, name: &Name) -> bool {
-        self.assigned.contains(name)
-            || self.address_taken.contains(name)
-            || self.passed.contains(name)
+        self.assigned.contains(name) || self.address_taken.contains(name) || self.passed.contains(name)
     }
 }
 
@@ -96,11 +91,7 @@ pub fn stmt(s: &Stmt, f: &mut dyn FnMut(&Expr)) {
             expr(cond, f);
         }
         StmtKind::For {
-            init,
-            cond,
-            step,
-            body,
-            ..
+            init, cond, step, body, ..
         } => {
             stmt(init, f);
             cond.iter().for_each(|c| condition(c, f));
@@ -185,10 +176,7 @@ pub fn expr(e: &Expr, f: &mut dyn FnMut(&Expr)) {
     f(e);
     match &e.kind {
         ExprKind::Path(p) => path(p, f),
-        ExprKind::Paren(e)
-        | ExprKind::Unary(_, e)
-        | ExprKind::SizeofExpr(e)
-        | ExprKind::PackExpansion(e) => expr(e, f),
+        ExprKind::Paren(e) | ExprKind::Unary(_, e) | ExprKind::SizeofExpr(e) | ExprKind::PackExpansion(e) => expr(e, f),
         ExprKind::Binary(_, a, b) | ExprKind::Assign(_, a, b) => {
             expr(a, f);
             expr(b, f);
@@ -263,9 +251,7 @@ pub fn any_path(e: &Expr, test: &mut dyn FnMut(&Path) -> bool) -> bool {
 fn type_path(t: &Ty, test: &mut dyn FnMut(&Path) -> bool) -> bool {
     match &t.kind {
         TyKind::Path(p) => test(p),
-        TyKind::Pointer(t) | TyKind::LRef(t) | TyKind::RRef(t) | TyKind::Array(t, _) => {
-            type_path(t, test)
-        }
+        TyKind::Pointer(t) | TyKind::LRef(t) | TyKind::RRef(t) | TyKind::Array(t, _) => type_path(t, test),
         _ => false,
     }
 }

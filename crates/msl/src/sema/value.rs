@@ -65,10 +65,7 @@ impl Value {
 
     /// A value of a type without leaves.
     pub fn empty(ty: Type) -> Self {
-        Value {
-            ty,
-            leaves: Vec::new(),
-        }
+        Value { ty, leaves: Vec::new() }
     }
 
     /// `void`
@@ -191,9 +188,7 @@ impl LValue {
             Place::Memory { space, .. } => *space,
             Place::Swizzle { base, .. } | Place::VectorElement { base, .. } => base.space(),
             Place::TensorElement { tensor, .. } => tensor.space,
-            Place::Slots(_) if matches!(self.ty, Type::Array(..)) && self.is_known() => {
-                Space::Constant
-            }
+            Place::Slots(_) if matches!(self.ty, Type::Array(..)) && self.is_known() => Space::Constant,
             Place::Slots(_) | Place::CoopElement { .. } => Space::Thread,
         }
     }
@@ -276,9 +271,7 @@ pub struct FunctionRef {
 
 impl PartialEq for FunctionRef {
     fn eq(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.decl, &other.decl)
-            && self.record == other.record
-            && self.args == other.args
+        Arc::ptr_eq(&self.decl, &other.decl) && self.record == other.record && self.args == other.args
     }
 }
 

@@ -68,9 +68,7 @@ pub fn check(rules: &[(&str, &str)]) {
         .iter()
         .map(|(body, expected)| (body, expected, refusal(body)))
         .filter(|(_, expected, actual)| *expected != actual)
-        .map(|(body, expected, actual)| {
-            format!("{body}\n  expected {expected}\n  actual   {actual}")
-        })
+        .map(|(body, expected, actual)| format!("{body}\n  expected {expected}\n  actual   {actual}"))
         .collect();
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }

@@ -6,8 +6,7 @@ use std::collections::HashMap;
 
 use anymetal_ir::builder::fold::{self, to_float, to_int};
 use anymetal_ir::{
-    AddressSpace, ArgumentKind, BinaryOp, Block, Const, Kernel, Op, Scalar, TernaryOp, Type,
-    UnaryOp, ValueId,
+    AddressSpace, ArgumentKind, BinaryOp, Block, Const, Kernel, Op, Scalar, TernaryOp, Type, UnaryOp, ValueId,
 };
 use anymetal_msl::{CompileOptions, FunctionConstantValues, Library};
 
@@ -19,8 +18,7 @@ pub fn lower(source: &str, kernel: &str) -> Kernel {
 /// As [`lower`], with function constants.
 pub fn specialize(source: &str, kernel: &str, values: &FunctionConstantValues) -> Kernel {
     let options = CompileOptions::default();
-    let library = Library::compile(source, "test.metal", &options)
-        .unwrap_or_else(|e| panic!("{}", e.render()));
+    let library = Library::compile(source, "test.metal", &options).unwrap_or_else(|e| panic!("{}", e.render()));
     let kernel = library
         .specialize(kernel, values)
         .unwrap_or_else(|e| panic!("{}", e.render()));
@@ -59,12 +57,7 @@ pub fn run_ints(source: &str, input: &[i32], outputs: usize) -> Vec<i32> {
 }
 
 /// As [`run_ints`], with function constants.
-pub fn run_ints_with(
-    source: &str,
-    input: &[i32],
-    outputs: usize,
-    values: &FunctionConstantValues,
-) -> Vec<i32> {
+pub fn run_ints_with(source: &str, input: &[i32], outputs: usize, values: &FunctionConstantValues) -> Vec<i32> {
     let kernel = specialize(source, "k", values);
     let mut machine = Machine::new(&kernel);
     machine.buffers.push(vec![0; outputs * 4]);
@@ -128,17 +121,11 @@ impl<'k> Machine<'k> {
 
     fn constant(&self, id: ValueId) -> Const {
         let ty = self.kernel.ty(id).scalar().unwrap_or(Scalar::U64);
-        Const {
-            ty,
-            bits: self.get(id),
-        }
+        Const { ty, bits: self.get(id) }
     }
 
     fn bytes(&mut self, pointer: u64, n: usize) -> &mut [u8] {
-        let (object, offset) = (
-            (pointer >> 40) as usize,
-            (pointer & ((1 << 40) - 1)) as usize,
-        );
+        let (object, offset) = ((pointer >> 40) as usize, (pointer & ((1 << 40) - 1)) as usize);
         assert!(object != 0, "null pointer");
         let list = if object >= 1000 {
             &mut self.memory[object - 1000]
@@ -214,19 +201,11 @@ impl<'k> Machine<'k> {
                 then,
                 otherwise,
             } => {
-                let chosen = if self.get(*condition) != 0 {
-                    then
-                } else {
-                    otherwise
-                };
+                let chosen = if self.get(*condition) != 0 { then } else { otherwise };
                 let bits = self.get(*chosen);
                 self.set(first, bits)
             }
-            Op::Convert {
-                operand,
-                to,
-                saturate,
-            } => {
+            Op::Convert { operand, to, saturate } => {
                 let mut from = self.constant(*operand);
                 if *saturate && !from.ty.is_float() && !to.is_float() {
                     let (low, high) = range(*to);
@@ -280,9 +259,7 @@ impl<'k> Machine<'k> {
                 let bits = self.get(*lhs).wrapping_sub(self.get(*rhs));
                 self.set(first, bits)
             }
-            Op::Load {
-                pointer, ty, count, ..
-            } => {
+            Op::Load { pointer, ty, count, .. } => {
                 let (p, n) = (self.get(*pointer), size(*ty));
                 for i in 0..*count {
                     let mut bits = [0u8; 8];
@@ -295,15 +272,12 @@ impl<'k> Machine<'k> {
                 }
                 Flow::Next
             }
-            Op::Store {
-                pointer, values, ..
-            } => {
+            Op::Store { pointer, values, .. } => {
                 let p = self.get(*pointer);
                 for (i, v) in values.iter().enumerate() {
                     let n = size(self.kernel.ty(*v));
                     let bits = self.get(*v).to_le_bytes();
-                    self.bytes(p + (i * n) as u64, n)
-                        .copy_from_slice(&bits[..n]);
+                    self.bytes(p + (i * n) as u64, n).copy_from_slice(&bits[..n]);
                 }
                 Flow::Next
             }

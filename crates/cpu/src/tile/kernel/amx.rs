@@ -184,13 +184,7 @@ pub(crate) unsafe fn bf16(operands: &Operands, c: *mut f32, ldc: usize, accumula
 ///
 /// # Safety
 /// As for [`bf16`].
-pub(crate) unsafe fn int8(
-    operands: &Operands,
-    signed: (bool, bool),
-    c: *mut i32,
-    ldc: usize,
-    accumulate: bool,
-) {
+pub(crate) unsafe fn int8(operands: &Operands, signed: (bool, bool), c: *mut i32, ldc: usize, accumulate: bool) {
     let blocks: &Blocks = match signed {
         (true, true) => &[[ss_11, ss_12], [ss_21, ss_22]],
         (true, false) => &[[su_11, su_12], [su_21, su_22]],
@@ -200,11 +194,7 @@ pub(crate) unsafe fn int8(
     #[cfg(test)]
     let emulated = emulation::int8(signed);
     #[cfg(test)]
-    let blocks = if emulation::needed() {
-        &emulated
-    } else {
-        blocks
-    };
+    let blocks = if emulation::needed() { &emulated } else { blocks };
     // SAFETY: the caller's contract.
     unsafe { product(operands, blocks, 4, c, ldc, accumulate, i32::wrapping_add) }
 }
@@ -278,20 +268,13 @@ unsafe fn product<T: Copy + Default>(
                     // SAFETY: the tiles lie in the layouts by the caller's contract, which holds whole tiles; sums are written
                     // directly only where all of a block is wanted, otherwise through `edge`.
                     unsafe {
-                        let segments = segments(
-                            operands,
-                            kb,
-                            (first_tile + t, high),
-                            (first_panel + p, wide),
-                            steps,
-                        );
+                        let segments = segments(operands, kb, (first_tile + t, high), (first_panel + p, wide), steps);
                         let count = operands.left_planes * operands.right_planes;
                         let block = blocks[high - 1][wide - 1];
                         // Rows and columns of the block within the product.
                         let top = (t * SIDE) as isize - before as isize;
                         let bottom = top + (high * SIDE) as isize;
-                        let whole =
-                            top >= 0 && bottom <= rows as isize && (p + wide) * SIDE <= cols;
+                        let whole = top >= 0 && bottom <= rows as isize && (p + wide) * SIDE <= cols;
                         let (first, stride): (*mut T, usize) = if whole {
                             (c.add(top as usize * ldc + p * SIDE), ldc)
                         } else {
@@ -313,8 +296,7 @@ unsafe fn product<T: Copy + Default>(
                             for row in from..to {
                                 let line = c.add(row as usize * ldc + p * SIDE);
                                 let line = std::slice::from_raw_parts_mut(line, width);
-                                for (old, &new) in line.iter_mut().zip(&edge[(row - top) as usize])
-                                {
+                                for (old, &new) in line.iter_mut().zip(&edge[(row - top) as usize]) {
                                     *old = if load { add(*old, new) } else { new };
                                 }
                             }
@@ -452,12 +434,7 @@ unsafe fn exact_block<const LEFT_PLANES: usize, const RIGHT_PLANES: usize>(
     panel: *const u8,
     k: usize,
 ) -> [[f32; SIDE]; EXACT_ROWS] {
-    let halves = |pair: u32| {
-        [
-            f32::from_bits(pair << 16),
-            f32::from_bits(pair & 0xffff_0000),
-        ]
-    };
+    let halves = |pair: u32| [f32::from_bits(pair << 16), f32::from_bits(pair & 0xffff_0000)];
     let mut totals = [[0.0f32; SIDE]; EXACT_ROWS];
     for g in 0..k.div_ceil(2) {
         // SAFETY: the caller's contract.
@@ -518,8 +495,7 @@ mod emulation {
                             let mut total = if sums.load { *sum } else { T::default() };
                             for segment in segments {
                                 for g in 0..segment.steps * SIDE {
-                                    let a = segment.left[i]
-                                        .add(g / SIDE * TILE + m * 64 + g % SIDE * 4);
+                                    let a = segment.left[i].add(g / SIDE * TILE + m * 64 + g % SIDE * 4);
                                     let b = segment.right[j].add(g * 64 + n * 4);
                                     total = step(total, *a.cast(), *b.cast());
                                 }
@@ -533,19 +509,13 @@ mod emulation {
     }
 
     fn bf16_step(total: f32, a: [u8; 4], b: [u8; 4]) -> f32 {
-        let value = |x: [u8; 4], i: usize| {
-            f32::from_bits(u32::from(x[2 * i]) << 16 | u32::from(x[2 * i + 1]) << 24)
-        };
+        let value = |x: [u8; 4], i: usize| f32::from_bits(u32::from(x[2 * i]) << 16 | u32::from(x[2 * i + 1]) << 24);
         (0..2).fold(total, |total, i| value(a, i).mul_add(value(b, i), total))
     }
 
     fn int8_step<const LEFT: bool, const RIGHT: bool>(total: i32, a: [u8; 4], b: [u8; 4]) -> i32 {
         let value = |x: u8, signed| {
-            if signed {
-                i32::from(x as i8)
-            } else {
-                i32::from(x)
-            }
+            if signed { i32::from(x as i8) } else { i32::from(x) }
         };
         (0..4).fold(total, |total, i| {
             total.wrapping_add(value(a[i], LEFT) * value(b[i], RIGHT))

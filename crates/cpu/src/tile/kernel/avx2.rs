@@ -225,8 +225,7 @@ pub(super) unsafe fn to_f16(src: *const f32, n: usize, dst: *mut u8) {
         by_eights!(
             n,
             |i| {
-                let halves =
-                    _mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(_mm256_loadu_ps(src.add(i)));
+                let halves = _mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(_mm256_loadu_ps(src.add(i)));
                 _mm_storeu_si128(dst.add(2 * i).cast(), halves);
             },
             |i| portable::to_f16(src.add(i), n - i, dst.add(2 * i))
@@ -327,12 +326,7 @@ unsafe fn add_across(v: __m256) -> f32 {
 /// Dot products of one row with four others.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
-unsafe fn dots_of<const COUNT: usize>(
-    row: *const f32,
-    n: usize,
-    others: *const u8,
-    stride: isize,
-) -> [f32; COUNT] {
+unsafe fn dots_of<const COUNT: usize>(row: *const f32, n: usize, others: *const u8, stride: isize) -> [f32; COUNT] {
     let mut sums = [_mm256_setzero_ps(); COUNT];
     let mut results = [0.0f32; COUNT];
     let whole = n / 8 * 8;
@@ -394,35 +388,16 @@ pub(super) unsafe fn dots(
 }
 
 #[target_feature(enable = "avx2,fma,f16c")]
-pub(super) unsafe fn axpy(
-    factors: *const f32,
-    count: usize,
-    rows: *const u8,
-    stride: isize,
-    n: usize,
-    dst: *mut f32,
-) {
+pub(super) unsafe fn axpy(factors: *const f32, count: usize, rows: *const u8, stride: isize, n: usize, dst: *mut f32) {
     let mut k = 0;
     // SAFETY: rows k … k + 8 within count, n elements each; the caller vouches for them.
     unsafe {
         while k + 8 <= count {
-            axpy_of::<8>(
-                factors.add(k),
-                rows.offset(k as isize * stride),
-                stride,
-                n,
-                dst,
-            );
+            axpy_of::<8>(factors.add(k), rows.offset(k as isize * stride), stride, n, dst);
             k += 8;
         }
         while k < count {
-            axpy_of::<1>(
-                factors.add(k),
-                rows.offset(k as isize * stride),
-                stride,
-                n,
-                dst,
-            );
+            axpy_of::<1>(factors.add(k), rows.offset(k as isize * stride), stride, n, dst);
             k += 1;
         }
     }
@@ -430,13 +405,7 @@ pub(super) unsafe fn axpy(
 
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
-unsafe fn axpy_of<const COUNT: usize>(
-    factors: *const f32,
-    rows: *const u8,
-    stride: isize,
-    n: usize,
-    dst: *mut f32,
-) {
+unsafe fn axpy_of<const COUNT: usize>(factors: *const f32, rows: *const u8, stride: isize, n: usize, dst: *mut f32) {
     // SAFETY: the caller vouches for COUNT factors and rows of n elements, and n results.
     unsafe {
         let mut wide = [_mm256_setzero_ps(); COUNT];
@@ -458,11 +427,7 @@ unsafe fn axpy_of<const COUNT: usize>(
                         odd = _mm256_fmadd_ps(wide[j], x, odd);
                     }
                 }
-                let total = if COUNT > 1 {
-                    _mm256_add_ps(even, odd)
-                } else {
-                    even
-                };
+                let total = if COUNT > 1 { _mm256_add_ps(even, odd) } else { even };
                 _mm256_storeu_ps(dst.add(i), total);
             },
             |from| {
@@ -520,14 +485,7 @@ unsafe fn strip_f32(
     accumulate: bool,
 ) {
     // SAFETY: the strip's contract (see Strip); rows is 1 … 6.
-    unsafe {
-        dispatch!(
-            f32_tile,
-            rows,
-            cols,
-            (cols, groups, a, a_stride, b, c, ldc, accumulate)
-        )
-    }
+    unsafe { dispatch!(f32_tile, rows, cols, (cols, groups, a, a_stride, b, c, ldc, accumulate)) }
 }
 
 #[target_feature(enable = "avx2,fma,f16c")]
@@ -604,14 +562,7 @@ unsafe fn strip_i16(
     accumulate: bool,
 ) {
     // SAFETY: the strip's contract (see Strip); rows is 1 … 6.
-    unsafe {
-        dispatch!(
-            i16_tile,
-            rows,
-            cols,
-            (cols, groups, a, a_stride, b, c, ldc, accumulate)
-        )
-    }
+    unsafe { dispatch!(i16_tile, rows, cols, (cols, groups, a, a_stride, b, c, ldc, accumulate)) }
 }
 
 #[target_feature(enable = "avx2,fma,f16c")]

@@ -55,14 +55,7 @@ unsafe fn strip_f32(
     accumulate: bool,
 ) {
     // SAFETY: the strip's contract (see Strip); rows is 1 … 6 and cols 1 … 64.
-    unsafe {
-        dispatch!(
-            f32_tile,
-            rows,
-            cols,
-            (cols, groups, a, a_stride, b, c, ldc, accumulate)
-        )
-    }
+    unsafe { dispatch!(f32_tile, rows, cols, (cols, groups, a, a_stride, b, c, ldc, accumulate)) }
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
@@ -126,14 +119,7 @@ unsafe fn strip_i16(
     accumulate: bool,
 ) {
     // SAFETY: the strip's contract (see Strip); rows is 1 … 6 and cols 1 … 64.
-    unsafe {
-        dispatch!(
-            i16_tile,
-            rows,
-            cols,
-            (cols, groups, a, a_stride, b, c, ldc, accumulate)
-        )
-    }
+    unsafe { dispatch!(i16_tile, rows, cols, (cols, groups, a, a_stride, b, c, ldc, accumulate)) }
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]

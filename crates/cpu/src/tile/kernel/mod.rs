@@ -24,8 +24,7 @@ pub(crate) type Widen = unsafe fn(*const u8, usize, *mut f32);
 /// Arguments: rows (1 … [`Ops::strip_rows`]); columns (1 … panel width); groups; the left strip and the bytes from one
 /// row to the next; the right panel (`groups` × panel width groups, zero past `columns`); the accumulator's first element
 /// and the elements from one row to the next; whether to add to what it holds.
-pub(crate) type Strip<T> =
-    unsafe fn(usize, usize, usize, *const u8, isize, *const u8, *mut T, usize, bool);
+pub(crate) type Strip<T> = unsafe fn(usize, usize, usize, *const u8, isize, *const u8, *mut T, usize, bool);
 
 /// What [`Ops::terms`] found in the values it split.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

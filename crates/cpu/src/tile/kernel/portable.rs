@@ -68,11 +68,7 @@ pub(super) unsafe fn widen_f16(src: *const u8, n: usize, dst: *mut f32) {
 #[inline(always)]
 pub(super) unsafe fn widen_bf16(src: *const u8, n: usize, dst: *mut f32) {
     // SAFETY: the caller's contract (see Ops).
-    unsafe {
-        each(src.cast(), n, dst, |x: u16| {
-            f32::from_bits(u32::from(x) << 16)
-        })
-    }
+    unsafe { each(src.cast(), n, dst, |x: u16| f32::from_bits(u32::from(x) << 16)) }
 }
 
 #[inline(always)]
@@ -104,11 +100,7 @@ pub(super) unsafe fn widen_e4m3(src: *const u8, n: usize, dst: *mut f32) {
 pub(super) unsafe fn widen_e5m2(src: *const u8, n: usize, dst: *mut f32) {
     // E5M2 is the upper byte of binary16.
     // SAFETY: the caller's contract (see Ops).
-    unsafe {
-        each(src, n, dst, |x: u8| {
-            f16::from_bits(u16::from(x) << 8).to_f32()
-        })
-    }
+    unsafe { each(src, n, dst, |x: u8| f16::from_bits(u16::from(x) << 8).to_f32()) }
 }
 
 #[inline(always)]
@@ -160,11 +152,7 @@ pub(super) unsafe fn terms(src: *const f32, n: usize, high: *mut u8, low: *mut u
             } else {
                 bits
             } & 0xffff_0000;
-            found.rest |= if magnitude >= 0x7f80_0000 {
-                0
-            } else {
-                bits & 0xffff
-            };
+            found.rest |= if magnitude >= 0x7f80_0000 { 0 } else { bits & 0xffff };
             high.add(i).write_unaligned((head >> 16) as u16);
             if !low.is_null() {
                 let rest = if magnitude >= 0x7f80_0000 {
@@ -232,8 +220,7 @@ pub(super) unsafe fn interleave2(rows: [*const u8; 2], n: usize, dst: *mut u8) {
         // SAFETY: i < n; the caller vouches for n elements in each row and n groups at dst.
         unsafe {
             let element = |row: *const u8| u32::from(row.cast::<u16>().add(i).read_unaligned());
-            dst.add(i)
-                .write_unaligned(element(rows[0]) | element(rows[1]) << 16);
+            dst.add(i).write_unaligned(element(rows[0]) | element(rows[1]) << 16);
         }
     }
 }
@@ -258,12 +245,7 @@ pub(super) unsafe fn scale(values: *mut f32, n: usize, factor: f32) {
 
 /// Folds `n` elements by an operation that may be applied in any order.
 #[inline(always)]
-pub(super) unsafe fn fold(
-    src: *const f32,
-    n: usize,
-    start: f32,
-    f: impl Fn(f32, f32) -> f32,
-) -> f32 {
+pub(super) unsafe fn fold(src: *const f32, n: usize, start: f32, f: impl Fn(f32, f32) -> f32) -> f32 {
     let mut lanes = [start; 4 * WIDE];
     let whole = n / lanes.len() * lanes.len();
     for i in (0..whole).step_by(lanes.len()) {
@@ -336,14 +318,7 @@ unsafe fn dots(
     }
 }
 
-unsafe fn axpy(
-    factors: *const f32,
-    count: usize,
-    rows: *const u8,
-    stride: isize,
-    n: usize,
-    dst: *mut f32,
-) {
+unsafe fn axpy(factors: *const f32, count: usize, rows: *const u8, stride: isize, n: usize, dst: *mut f32) {
     for k in 0..count {
         // SAFETY: k < count; the caller vouches for `count` factors and rows of n elements, and n results.
         unsafe {
@@ -419,8 +394,7 @@ unsafe fn strip_i16(
             for (left, right) in left.iter().zip(right) {
                 for (sum, right) in sums.iter_mut().zip(right) {
                     // Products of 8-bit values: two of them do not overflow.
-                    let pair = i32::from(left[0]) * i32::from(right[0])
-                        + i32::from(left[1]) * i32::from(right[1]);
+                    let pair = i32::from(left[0]) * i32::from(right[0]) + i32::from(left[1]) * i32::from(right[1]);
                     *sum = sum.wrapping_add(pair);
                 }
             }

@@ -68,11 +68,7 @@ fn arg(a: &TemplateArg) -> String {
         TemplateArgKind::Type(t) => format!("type {}", ty(t)),
         TemplateArgKind::Expr(e) => expr(e),
     };
-    if a.is_pack {
-        format!("{text}...")
-    } else {
-        text
-    }
+    if a.is_pack { format!("{text}...") } else { text }
 }
 
 fn item(i: &InitItem) -> String {
@@ -114,33 +110,15 @@ pub fn expr(e: &Expr) -> String {
         ExprKind::Unary(op, e) => format!("({}{})", op.spelling(), expr(e)),
         ExprKind::Binary(op, a, b) => format!("({} {} {})", expr(a), op.spelling(), expr(b)),
         ExprKind::Assign(op, a, b) => {
-            format!(
-                "({} {}= {})",
-                expr(a),
-                op.map_or("", BinOp::spelling),
-                expr(b)
-            )
+            format!("({} {}= {})", expr(a), op.map_or("", BinOp::spelling), expr(b))
         }
         ExprKind::Conditional(c, a, b) => format!("({} ? {} : {})", expr(c), expr(a), expr(b)),
         ExprKind::Call { callee, args } => format!("{}({})", expr(callee), list(args, expr)),
         ExprKind::Index { base, indices } => format!("{}[{}]", expr(base), list(indices, expr)),
-        ExprKind::Member {
-            base,
-            arrow,
-            member,
-        } => {
-            format!(
-                "{}{}{}",
-                expr(base),
-                if *arrow { "->" } else { "." },
-                path(member)
-            )
+        ExprKind::Member { base, arrow, member } => {
+            format!("{}{}{}", expr(base), if *arrow { "->" } else { "." }, path(member))
         }
-        ExprKind::Cast {
-            kind,
-            ty: t,
-            expr: e,
-        } => {
+        ExprKind::Cast { kind, ty: t, expr: e } => {
             let word = match kind {
                 CastKind::CStyle => "cast",
                 CastKind::Static => "static_cast",
@@ -174,14 +152,8 @@ pub fn expr(e: &Expr) -> String {
             left,
         } => {
             let op = format!("{}{}", op.spelling(), if *assign { "=" } else { "" });
-            let init = init
-                .as_ref()
-                .map_or(String::new(), |e| format!(", {}", expr(e)));
-            format!(
-                "fold{}({op}, {}{init})",
-                if *left { "l" } else { "r" },
-                expr(pack)
-            )
+            let init = init.as_ref().map_or(String::new(), |e| format!(", {}", expr(e)));
+            format!("fold{}({op}, {}{init})", if *left { "l" } else { "r" }, expr(pack))
         }
     }
 }
@@ -193,16 +165,10 @@ fn lambda(l: &LambdaExpr) -> String {
             .map(|r| if r { "&".to_string() } else { "=".to_string() }),
     );
     for c in &l.captures {
-        let name = c
-            .name
-            .as_ref()
-            .map_or("this".to_string(), |n| n.name.to_string());
+        let name = c.name.as_ref().map_or("this".to_string(), |n| n.name.to_string());
         captures.push(format!("{}{name}", if c.by_ref { "&" } else { "" }));
     }
-    let ret = l
-        .ret
-        .as_ref()
-        .map_or(String::new(), |t| format!(" -> {}", ty(t)));
+    let ret = l.ret.as_ref().map_or(String::new(), |t| format!(" -> {}", ty(t)));
     format!(
         "[{}]({}){ret} {}",
         captures.join(", "),
@@ -213,15 +179,8 @@ fn lambda(l: &LambdaExpr) -> String {
 
 pub fn param(p: &Param) -> String {
     let name = p.name.as_ref().map_or("_", |n| n.name.as_str());
-    let default = p
-        .default
-        .as_ref()
-        .map_or(String::new(), |e| format!(" = {}", expr(e)));
-    let attrs: String = p
-        .attrs
-        .iter()
-        .map(|a| format!(" [[{}]]", attr(a)))
-        .collect();
+    let default = p.default.as_ref().map_or(String::new(), |e| format!(" = {}", expr(e)));
+    let attrs: String = p.attrs.iter().map(|a| format!(" [[{}]]", attr(a))).collect();
     format!(
         "{name}: {}{}{default}{attrs}",
         ty(&p.ty),
@@ -277,9 +236,7 @@ pub fn stmt(s: &Stmt) -> String {
             then,
             otherwise,
         } => {
-            let init = init
-                .as_ref()
-                .map_or(String::new(), |s| format!("{} ", stmt(s)));
+            let init = init.as_ref().map_or(String::new(), |s| format!("{} ", stmt(s)));
             let otherwise = otherwise
                 .as_ref()
                 .map_or(String::new(), |s| format!(" else {}", stmt(s)));
@@ -291,11 +248,7 @@ pub fn stmt(s: &Stmt) -> String {
             body,
             hints: h,
         } => format!("{}while ({}) {}", hints(h), cond(c), stmt(body)),
-        StmtKind::DoWhile {
-            body,
-            cond,
-            hints: h,
-        } => {
+        StmtKind::DoWhile { body, cond, hints: h } => {
             format!("{}do {} while ({});", hints(h), stmt(body), expr(cond))
         }
         StmtKind::For {
@@ -307,12 +260,7 @@ pub fn stmt(s: &Stmt) -> String {
         } => {
             let c = c.as_ref().map_or(String::new(), cond);
             let step = step.as_ref().map_or(String::new(), expr);
-            format!(
-                "{}for ({} {c}; {step}) {}",
-                hints(h),
-                stmt(init),
-                stmt(body)
-            )
+            format!("{}for ({} {c}; {step}) {}", hints(h), stmt(init), stmt(body))
         }
         StmtKind::Switch { cond: c, body, .. } => format!("switch ({}) {}", cond(c), stmt(body)),
         StmtKind::Case(e) => format!("case {}:", expr(e)),
@@ -339,16 +287,14 @@ fn template_param(p: &TemplateParam) -> String {
         TemplateParamKind::Type(d) => {
             format!(
                 "type{dots} {name}{}",
-                d.as_ref()
-                    .map_or(String::new(), |t| format!(" = {}", ty(t)))
+                d.as_ref().map_or(String::new(), |t| format!(" = {}", ty(t)))
             )
         }
         TemplateParamKind::Value(t, d) => {
             format!(
                 "{}{dots} {name}{}",
                 ty(t),
-                d.as_ref()
-                    .map_or(String::new(), |e| format!(" = {}", expr(e)))
+                d.as_ref().map_or(String::new(), |e| format!(" = {}", expr(e)))
             )
         }
         TemplateParamKind::Template(..) => format!("template{dots} {name}"),
@@ -356,28 +302,18 @@ fn template_param(p: &TemplateParam) -> String {
 }
 
 fn quoted(segments: &[Segment]) -> String {
-    segments
-        .iter()
-        .map(|s| format!("{}::", segment(s)))
-        .collect()
+    segments.iter().map(|s| format!("{}::", segment(s))).collect()
 }
 
 pub fn var(v: &VarDecl) -> String {
     let mut specs = String::new();
-    for (flag, word) in [
-        (v.specs.is_static, "static "),
-        (v.specs.is_constexpr, "constexpr "),
-    ] {
+    for (flag, word) in [(v.specs.is_static, "static "), (v.specs.is_constexpr, "constexpr ")] {
         if flag {
             specs.push_str(word);
         }
     }
     let name = v.name.as_ref().map_or("_", |n| n.name.as_str());
-    let attrs: String = v
-        .attrs
-        .iter()
-        .map(|a| format!(" [[{}]]", attr(a)))
-        .collect();
+    let attrs: String = v.attrs.iter().map(|a| format!(" [[{}]]", attr(a))).collect();
     let args = v
         .spec_args
         .as_ref()
@@ -410,18 +346,10 @@ fn record(r: &RecordDecl) -> String {
         None => String::new(),
         Some(m) => format!(
             " {{ {} }}",
-            m.iter()
-                .map(|m| decl(&m.decl))
-                .collect::<Vec<_>>()
-                .join("; ")
+            m.iter().map(|m| decl(&m.decl)).collect::<Vec<_>>().join("; ")
         ),
     };
-    format!(
-        "{}{:?} {name}{args}{bases}{members}",
-        header(&r.template),
-        r.kind
-    )
-    .to_string()
+    format!("{}{:?} {name}{args}{bases}{members}", header(&r.template), r.kind).to_string()
 }
 
 pub fn function(f: &FunctionDecl) -> String {
@@ -429,11 +357,7 @@ pub fn function(f: &FunctionDecl) -> String {
         .spec_args
         .as_ref()
         .map_or(String::new(), |a| format!("<{}>", list(a, arg)));
-    let outer: String = f
-        .outer_templates
-        .iter()
-        .map(|h| header(&Some(h.clone())))
-        .collect();
+    let outer: String = f.outer_templates.iter().map(|h| header(&Some(h.clone()))).collect();
     let kernel = if f.kernel.is_some() { "kernel " } else { "" };
     let kind = match &f.kind {
         FunctionKind::Plain => String::new(),
@@ -482,12 +406,7 @@ pub fn decl(d: &Decl) -> String {
         }
         Decl::UsingNamespace(p) => format!("using namespace {}", path(p)),
         Decl::Using(p) => format!("using {}", path(p)),
-        Decl::Alias(a) => format!(
-            "{}alias {} = {}",
-            header(&a.template),
-            a.name.name,
-            ty(&a.ty)
-        ),
+        Decl::Alias(a) => format!("{}alias {} = {}", header(&a.template), a.name.name, ty(&a.ty)),
         Decl::Var(v) => var(v),
         Decl::Function(f) => function(f),
         Decl::Record(r) => record(r),
@@ -498,15 +417,10 @@ pub fn decl(d: &Decl) -> String {
                 format!(
                     "{}{}",
                     v.name.name,
-                    v.value
-                        .as_ref()
-                        .map_or(String::new(), |e| format!(" = {}", expr(e)))
+                    v.value.as_ref().map_or(String::new(), |e| format!(" = {}", expr(e)))
                 )
             });
-            let under = e
-                .underlying
-                .as_ref()
-                .map_or(String::new(), |t| format!(" : {}", ty(t)));
+            let under = e.underlying.as_ref().map_or(String::new(), |t| format!(" : {}", ty(t)));
             format!(
                 "enum{} {name}{under} {{{values}}}",
                 if e.is_scoped { " class" } else { "" }
@@ -516,24 +430,14 @@ pub fn decl(d: &Decl) -> String {
             format!(
                 "static_assert({}{})",
                 expr(&a.cond),
-                a.message
-                    .as_ref()
-                    .map_or(String::new(), |m| format!(", {m:?}"))
+                a.message.as_ref().map_or(String::new(), |m| format!(", {m:?}"))
             )
         }
         Decl::Instantiation(i) => {
-            let attrs: String = i
-                .attrs
-                .iter()
-                .map(|a| format!("[[{}]] ", attr(a)))
-                .collect();
+            let attrs: String = i.attrs.iter().map(|a| format!("[[{}]] ", attr(a))).collect();
             let kernel = if i.kernel.is_some() { "kernel " } else { "" };
             let target = match &i.target {
-                InstantiationTarget::Function {
-                    path: p,
-                    ret,
-                    params,
-                } => {
+                InstantiationTarget::Function { path: p, ret, params } => {
                     format!("{}({}) -> {}", path(p), list(params, param), ty(ret))
                 }
                 InstantiationTarget::FunctionByType { path: p, ty: t } => {

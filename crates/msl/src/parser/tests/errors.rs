@@ -6,10 +6,7 @@ use super::error;
 #[track_caller]
 fn check(source: &str, expected: &str) {
     let actual = error(source);
-    assert!(
-        actual == expected,
-        "expected:\n{expected}\nactual:\n{actual}"
-    );
+    assert!(actual == expected, "expected:\n{expected}\nactual:\n{actual}");
 }
 
 /// Asserts the first line and the position of the only error.
@@ -140,19 +137,13 @@ fn refused_by_name() {
     }
     for (source, what) in [
         ("vertex float4 f() { return 0; }", "vertex functions are"),
-        (
-            "fragment float4 f() { return 0; }",
-            "fragment functions are",
-        ),
+        ("fragment float4 f() { return 0; }", "fragment functions are"),
         ("[[mesh]] void f() { }", "'[[mesh]]' functions are"),
         (
             "kernel void f(texture2d<float> t [[texture(0)]]) { }",
             "'texture2d': textures are",
         ),
-        (
-            "kernel void f(metal::sampler s) { }",
-            "'sampler': samplers are",
-        ),
+        ("kernel void f(metal::sampler s) { }", "'sampler': samplers are"),
         (
             "void f(intersector<triangle_data> i) { }",
             "'intersector': ray tracing types are",
@@ -174,9 +165,7 @@ fn refused_by_name() {
 
 #[test]
 fn a_user_may_use_the_names_of_refused_types() {
-    super::tree(
-        "struct ray { int a; }; struct mesh { ray r; }; ray f(mesh m) { ray x = m.r; return x; }",
-    );
+    super::tree("struct ray { int a; }; struct mesh { ray r; }; ray f(mesh m) { ray x = m.r; return x; }");
 }
 
 #[test]
@@ -191,21 +180,9 @@ fn other_errors() {
         "error[E0305]: these type words do not go together",
         "1:12",
     );
-    head(
-        "void f() { else return; }",
-        "error[E0306]: 'else' without 'if'",
-        "1:12",
-    );
-    head(
-        "float;",
-        "error[E0307]: this declaration declares nothing",
-        "1:1",
-    );
-    head(
-        "void f() { int x = 1q; }",
-        "error[E0203]: invalid number '1q'",
-        "1:20",
-    );
+    head("void f() { else return; }", "error[E0306]: 'else' without 'if'", "1:12");
+    head("float;", "error[E0307]: this declaration declares nothing", "1:1");
+    head("void f() { int x = 1q; }", "error[E0203]: invalid number '1q'", "1:20");
     head(
         "void f() { int x = 'ab'; }",
         "error[E0205]: invalid character literal 'ab'",
@@ -228,14 +205,6 @@ fn other_errors() {
             .as_str(),
         "1:19",
     );
-    head(
-        "struct A { int a };",
-        "error[E0301]: expected ';', found '}'",
-        "1:18",
-    );
-    head(
-        "kernel f() { }",
-        "error[E0308]: the type of 'f' is missing",
-        "1:8",
-    );
+    head("struct A { int a };", "error[E0301]: expected ';', found '}'", "1:18");
+    head("kernel f() { }", "error[E0308]: the type of 'f' is missing", "1:8");
 }

@@ -69,10 +69,7 @@ fn the_sample_parses() {
 
 #[test]
 fn truncated_anywhere() {
-    for end in (0..SAMPLE.len())
-        .filter(|i| SAMPLE.is_char_boundary(*i))
-        .step_by(3)
-    {
+    for end in (0..SAMPLE.len()).filter(|i| SAMPLE.is_char_boundary(*i)).step_by(3) {
         try_parse(&SAMPLE[..end]);
     }
 }
@@ -111,9 +108,7 @@ fn shuffled_tokens() {
         .collect();
     let mut random = Random(42);
     for _ in 0..300 {
-        let text: String = (0..random.next(200))
-            .map(|_| words[random.next(words.len())])
-            .collect();
+        let text: String = (0..random.next(200)).map(|_| words[random.next(words.len())]).collect();
         try_parse(&text);
     }
 }

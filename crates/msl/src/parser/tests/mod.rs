@@ -22,20 +22,14 @@ fn tree(source: &str) -> Translation {
 
 /// The declarations as text.
 fn decls(source: &str) -> String {
-    tree(source)
-        .decls
-        .iter()
-        .map(dump::decl)
-        .collect::<Vec<_>>()
-        .join("\n")
+    tree(source).decls.iter().map(dump::decl).collect::<Vec<_>>().join("\n")
 }
 
 /// The body of a function with these statements, after some declarations that tests use.
 fn body(statements: &str) -> String {
     let prelude = "using namespace metal; struct S { int a; template <int N> int get(); int x; }; template <typename T> T tf(T);\n";
-    let source = format!(
-        "{prelude}template <typename T, int N> void f(S s, int a, int b, int c, int d) {{ {statements} }}"
-    );
+    let source =
+        format!("{prelude}template <typename T, int N> void f(S s, int a, int b, int c, int d) {{ {statements} }}");
     let t = tree(&source);
     match t.decls.last() {
         Some(crate::ast::Decl::Function(f)) => match &f.body {

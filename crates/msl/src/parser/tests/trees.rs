@@ -79,9 +79,7 @@ fn declarations_or_expressions() {
         "let s1: S(a, b); let s2: S(float4(a)); let s3: S{1}; let s4: S = {.a = 1}; let x: float(2), y: ptr<float> = (&x);"
     );
     assert_eq!(
-        body(
-            "float(a); float4(a); typename T::type z; typename T::type(a); decltype(a) w = b; decltype(a)(b);"
-        ),
+        body("float(a); float4(a); typename T::type z; typename T::type(a); decltype(a) w = b; decltype(a)(b);"),
         "new float(a); float4(a); let z: T::type; new T::type(a); let w: decltype(a) = b; new decltype(a)(b);"
     );
     assert_eq!(
@@ -97,9 +95,7 @@ fn declarations_or_expressions() {
 #[test]
 fn address_spaces_in_any_place() {
     assert_eq!(
-        body(
-            "const device float *p; device const float *q; float device *r; float const device *const s = p;"
-        ),
+        body("const device float *p; device const float *q; float device *r; float const device *const s = p;"),
         "let p: ptr<device const float>; let q: ptr<device const float>; let r: ptr<device float>; \
          let s: const ptr<device const float> = p;"
     );
@@ -111,9 +107,7 @@ fn address_spaces_in_any_place() {
          let c: ptr<device coherent float>; let d: ptr<device coherent int>;"
     );
     assert_eq!(
-        decls(
-            "struct A { int f() const device; int g() thread; A operator+(A o) const constant; };"
-        ),
+        decls("struct A { int f() const device; int g() thread; A operator+(A o) const constant; };"),
         "Struct A { f() device const -> int; g() thread -> int; operator+(o: A) constant const -> A }"
     );
 }
@@ -133,9 +127,7 @@ fn statements() {
         "for (let i: int = 0, j: int = 1; (i < N); ((++i) , (j *= 2))) continue; for (; ; ) { break; }"
     );
     assert_eq!(
-        body(
-            "if constexpr (N > 2) a = 1; else if (auto q = tf(a); q) { } while (a--) ; do { } while (b);"
-        ),
+        body("if constexpr (N > 2) a = 1; else if (auto q = tf(a); q) { } while (a--) ; do { } while (b);"),
         "if constexpr ((N > 2)) (a = 1); else if (let q: auto = tf(a); q) {  } while ((a--)) ; do {  } while (b);"
     );
     assert_eq!(
@@ -171,9 +163,7 @@ fn unroll_pragmas() {
 #[test]
 fn lambdas_and_packs() {
     assert_eq!(
-        body(
-            "auto f = [&](auto i, thread auto& x) mutable -> float { return i; }; [=, &a, b] { }(); f([](int) { });"
-        ),
+        body("auto f = [&](auto i, thread auto& x) mutable -> float { return i; }; [=, &a, b] { }(); f([](int) { });"),
         "let f: auto = [&](i: auto, x: ref<thread auto>) -> float { return i; }; [=, &a, b]() {  }(); f([](_: int) {  });"
     );
     assert_eq!(
@@ -195,9 +185,7 @@ fn templates() {
         "template<matmul2d_descriptor D, type S = float, template C, T::type V, auto W, type... R> Struct X"
     );
     assert_eq!(
-        decls(
-            "template <void (*fn)(device const uchar *, thread float4 &), bool B = (1 > 2)> void f();"
-        ),
+        decls("template <void (*fn)(device const uchar *, thread float4 &), bool B = (1 > 2)> void f();"),
         "template<ptr<fn(_: ptr<device const uchar>, _: ref<thread float4>) -> void> fn, bool B = (1 > 2)> f() -> void"
     );
     assert_eq!(
@@ -208,9 +196,7 @@ fn templates() {
          template<> Struct A<type float> : B<type int>, C {  }"
     );
     assert_eq!(
-        decls(
-            "template <class T> constexpr constant T pi = T(3); template <> constexpr constant int pi<int> = 3;"
-        ),
+        decls("template <class T> constexpr constant T pi = T(3); template <> constexpr constant int pi<int> = 3;"),
         "template<type T> constexpr pi: constant T = T(3)\ntemplate<> constexpr pi<type int>: constant int = 3"
     );
     assert_eq!(

@@ -23,13 +23,7 @@ pub fn flatten(args: &[TemplateArg]) -> Vec<TemplateArg> {
 }
 
 /// The type at a position.
-pub fn type_at<'a>(
-    sema: &Sema<'_>,
-    what: &str,
-    args: &'a [TemplateArg],
-    at: usize,
-    span: Span,
-) -> Res<&'a QualType> {
+pub fn type_at<'a>(sema: &Sema<'_>, what: &str, args: &'a [TemplateArg], at: usize, span: Span) -> Res<&'a QualType> {
     match args.get(at) {
         Some(TemplateArg::Type(ty)) => Ok(ty),
         Some(TemplateArg::Template(_)) if what.starts_with("matmul2d") && at == 1 => sema.err_help(
@@ -56,17 +50,9 @@ pub fn type_at<'a>(
 }
 
 /// The integer at a position.
-pub fn int_at(
-    sema: &Sema<'_>,
-    what: &str,
-    args: &[TemplateArg],
-    at: usize,
-    span: Span,
-) -> Res<i128> {
+pub fn int_at(sema: &Sema<'_>, what: &str, args: &[TemplateArg], at: usize, span: Span) -> Res<i128> {
     match args.get(at) {
-        Some(TemplateArg::Value(value)) if value.as_int().is_some() => {
-            Ok(value.as_int().unwrap_or(0))
-        }
+        Some(TemplateArg::Value(value)) if value.as_int().is_some() => Ok(value.as_int().unwrap_or(0)),
         Some(other) => sema.err(
             "E0822",
             format!(
@@ -138,23 +124,14 @@ pub fn operand<'a>(sema: &Sema<'_>, call: &Call<'a>, at: usize) -> Res<&'a Opera
         ),
         None => sema.err(
             "E0811",
-            format!(
-                "'{}' needs argument {}, {} given",
-                call.name,
-                at + 1,
-                call.args.len()
-            ),
+            format!("'{}' needs argument {}, {} given", call.name, at + 1, call.args.len()),
             call.span,
         ),
     }
 }
 
 /// Checks the count of arguments.
-pub fn expect_count(
-    sema: &Sema<'_>,
-    call: &Call<'_>,
-    counts: std::ops::RangeInclusive<usize>,
-) -> Res<()> {
+pub fn expect_count(sema: &Sema<'_>, call: &Call<'_>, counts: std::ops::RangeInclusive<usize>) -> Res<()> {
     if counts.contains(&call.args.len()) {
         return Ok(());
     }
@@ -199,24 +176,15 @@ pub fn scalar_of(sema: &mut Sema<'_>, value: &Value, to: Scalar, span: Span) -> 
 }
 
 /// All leaves of an index list: scalars one by one, or one array (or vector) of them, as `i64` leaves.
-pub fn indices(
-    sema: &mut Sema<'_>,
-    args: &[Arg],
-    rank: usize,
-    what: &str,
-    span: Span,
-) -> Res<Vec<Leaf>> {
+pub fn indices(sema: &mut Sema<'_>, args: &[Arg], rank: usize, what: &str, span: Span) -> Res<Vec<Leaf>> {
     let mut leaves = Vec::new();
     for arg in args {
         match arg {
             Arg::Operand(operand, _) => {
                 let value = sema.rvalue(operand.clone())?;
                 let plain = matches!(value.ty, Type::Scalar(_) | Type::Enum(_));
-                let listed = args.len() == 1
-                    && matches!(
-                        value.ty,
-                        Type::Array(..) | Type::Vector { .. } | Type::Record(_)
-                    );
+                let listed =
+                    args.len() == 1 && matches!(value.ty, Type::Array(..) | Type::Vector { .. } | Type::Record(_));
                 if !plain && !listed {
                     let ty = sema.type_name(&value.ty);
                     return sema.err(
@@ -243,8 +211,5 @@ pub fn indices(
             span,
         );
     }
-    leaves
-        .iter()
-        .map(|leaf| sema.convert_leaf(leaf, Scalar::I64))
-        .collect()
+    leaves.iter().map(|leaf| sema.convert_leaf(leaf, Scalar::I64)).collect()
 }

@@ -13,10 +13,7 @@ const FUNCTIONS: &[(&str, AtomicOp)] = &[
     ("atomic_load_explicit", AtomicOp::Load),
     ("atomic_store_explicit", AtomicOp::Store),
     ("atomic_exchange_explicit", AtomicOp::Exchange),
-    (
-        "atomic_compare_exchange_weak_explicit",
-        AtomicOp::CompareExchangeWeak,
-    ),
+    ("atomic_compare_exchange_weak_explicit", AtomicOp::CompareExchangeWeak),
     ("atomic_fetch_add_explicit", AtomicOp::Add),
     ("atomic_fetch_sub_explicit", AtomicOp::Sub),
     ("atomic_fetch_and_explicit", AtomicOp::And),
@@ -56,9 +53,9 @@ fn instantiate(sema: &mut Sema<'_>, args: &[TemplateArg], span: Span) -> Res<Qua
     let args = flatten(args);
     let ty = type_at(sema, "atomic", &args, 0, span)?;
     match ty.ty {
-        Type::Scalar(
-            scalar @ (Scalar::I32 | Scalar::U32 | Scalar::F32 | Scalar::U64 | Scalar::Bool),
-        ) => Ok(Type::object(Object::Atomic(scalar)).into()),
+        Type::Scalar(scalar @ (Scalar::I32 | Scalar::U32 | Scalar::F32 | Scalar::U64 | Scalar::Bool)) => {
+            Ok(Type::object(Object::Atomic(scalar)).into())
+        }
         _ => sema.err(
             "E0915",
             format!(
@@ -76,13 +73,9 @@ fn target(sema: &mut Sema<'_>, call: &Call<'_>, writes: bool) -> Res<(ValueId, S
     let span = call.args[0].span();
     if let Operand::Place(LValue {
         ty: Type::Object(object),
-        place:
-            Place::Memory {
-                pointer,
-                offset,
-                space,
-                ..
-            },
+        place: Place::Memory {
+            pointer, offset, space, ..
+        },
         ..
     }) = &operand
         && let Object::Atomic(scalar) = **object
@@ -92,13 +85,9 @@ fn target(sema: &mut Sema<'_>, call: &Call<'_>, writes: bool) -> Res<(ValueId, S
     }
     if let Operand::Place(LValue {
         ty: Type::Array(element, _),
-        place:
-            Place::Memory {
-                pointer,
-                offset,
-                space,
-                ..
-            },
+        place: Place::Memory {
+            pointer, offset, space, ..
+        },
         ..
     }) = &operand
         && let Some(Object::Atomic(scalar)) = element.ty.as_object()
@@ -133,11 +122,7 @@ fn call(sema: &mut Sema<'_>, call: &Call<'_>) -> Res<Operand> {
     sema.runtime_only()?;
     let found = FUNCTIONS.iter().find(|(known, _)| *known == call.name);
     let Some(&(_, op)) = found else {
-        return sema.err(
-            "E0810",
-            format!("'{}' is not declared", call.name),
-            call.span,
-        );
+        return sema.err("E0810", format!("'{}' is not declared", call.name), call.span);
     };
     let counts = match op {
         AtomicOp::Load => 2..=3,
@@ -157,11 +142,7 @@ fn call(sema: &mut Sema<'_>, call: &Call<'_>) -> Res<Operand> {
         );
     }
     let bitwise = matches!(op, AtomicOp::And | AtomicOp::Or | AtomicOp::Xor);
-    let arithmetic = bitwise
-        || matches!(
-            op,
-            AtomicOp::Add | AtomicOp::Sub | AtomicOp::Min | AtomicOp::Max
-        );
+    let arithmetic = bitwise || matches!(op, AtomicOp::Add | AtomicOp::Sub | AtomicOp::Min | AtomicOp::Max);
     let exists = match ty {
         Scalar::Bool => !arithmetic,
         Scalar::F32 => !bitwise && !matches!(op, AtomicOp::Min | AtomicOp::Max),
@@ -219,12 +200,7 @@ fn call(sema: &mut Sema<'_>, call: &Call<'_>) -> Res<Operand> {
 }
 
 /// The second argument points at the expected value, which receives the value found.
-fn compare_exchange(
-    sema: &mut Sema<'_>,
-    call: &Call<'_>,
-    pointer: ValueId,
-    ty: Scalar,
-) -> Res<Operand> {
+fn compare_exchange(sema: &mut Sema<'_>, call: &Call<'_>, pointer: ValueId, ty: Scalar) -> Res<Operand> {
     let value = args::value(sema, call, 1)?;
     let (Type::Pointer(pointee), Some(leaf)) = (&value.ty, value.leaf()) else {
         return sema.err(
@@ -246,9 +222,7 @@ fn compare_exchange(
         values: vec![expected, desired],
         ty,
     };
-    let found = sema
-        .builder
-        .emit(op, &[IrType::Scalar(ty), Scalar::Bool.into()]);
+    let found = sema.builder.emit(op, &[IrType::Scalar(ty), Scalar::Bool.into()]);
     sema.store(&place, &Value::one(ty, Leaf::Value(found)))?;
     Ok(Value::one(Scalar::Bool, Leaf::Value(ValueId(found.0 + 1))).into())
 }

@@ -70,13 +70,7 @@ fn bitcast(sema: &mut Sema<'_>, leaf: &Leaf, to: Scalar) -> Res<Leaf> {
         return Ok(leaf.clone());
     }
     let operand = sema.materialize(leaf)?;
-    sema.emit1(
-        Op::Bitcast {
-            operand,
-            to: to.into(),
-        },
-        to,
-    )
+    sema.emit1(Op::Bitcast { operand, to: to.into() }, to)
 }
 
 /// Components of one size cut into, or joined to, components of another; the first is the lowest in memory.

@@ -4,12 +4,11 @@ use std::rc::Rc;
 
 use anymetal_formats::ElementFormat;
 use anymetal_ir::{
-    BinaryOp, CompareOp, CoopId, CoopRole, Cooperative, Layout, MathMode, Op, ReduceAxis, ReduceOp,
-    Scalar, ValueId,
+    BinaryOp, CompareOp, CoopId, CoopRole, Cooperative, Layout, MathMode, Op, ReduceAxis, ReduceOp, Scalar, ValueId,
 };
 
 use super::args::{self, element_type, expect_count};
-use super::{Call, LibEntity, tensor};
+use super::{Call, LibEntity, view};
 use crate::sema::context::{Res, Sema};
 use crate::sema::layout::format_scalar;
 use crate::sema::types::{CoopType, ExtentsType, Object, QualType, Space, Type};
@@ -20,10 +19,7 @@ use crate::source::Span;
 pub fn lookup(name: &str) -> Option<LibEntity> {
     match name {
         "reduce_rows" | "reduce_columns" => Some(LibEntity::Function(reduce, "mpp::tensor_ops")),
-        "is_iterator_compatible" => Some(LibEntity::Function(
-            is_iterator_compatible,
-            "mpp::tensor_ops",
-        )),
+        "is_iterator_compatible" => Some(LibEntity::Function(is_iterator_compatible, "mpp::tensor_ops")),
         _ => None,
     }
 }
@@ -76,10 +72,7 @@ pub fn create(sema: &mut Sema<'_>, ty: &CoopType) -> Res<Value> {
         descriptor: ty.descriptor,
     });
     sema.builder.emit_void(Op::CoopInit(coop));
-    Ok(Value::one(
-        Type::object(Object::Coop(ty.clone())),
-        Leaf::Coop(coop),
-    ))
+    Ok(Value::one(Type::object(Object::Coop(ty.clone())), Leaf::Coop(coop)))
 }
 
 /// The cooperative tensor behind an operand.
@@ -119,11 +112,7 @@ fn iterator_parts(sema: &mut Sema<'_>, operand: &Operand) -> Res<(CoopId, Leaf)>
     let value = sema.rvalue(operand.clone())?;
     match value.leaves.as_slice() {
         [Leaf::Coop(coop), slot] => Ok((*coop, slot.clone())),
-        _ => sema.err(
-            "E0861",
-            "expected an iterator of a cooperative tensor",
-            sema.span,
-        ),
+        _ => sema.err("E0861", "expected an iterator of a cooperative tensor", sema.span),
     }
 }
 
@@ -163,17 +152,10 @@ fn slot_value(sema: &mut Sema<'_>, slot: &Leaf) -> Res<ValueId> {
 }
 
 /// Member functions of a cooperative tensor.
-pub fn method(
-    sema: &mut Sema<'_>,
-    ty: &CoopType,
-    object: &Operand,
-    call: &Call<'_>,
-) -> Option<Res<Operand>> {
+pub fn method(sema: &mut Sema<'_>, ty: &CoopType, object: &Operand, call: &Call<'_>) -> Option<Res<Operand>> {
     let ty = ty.clone();
     Some(match call.name {
-        "get_rank" => {
-            Ok(Value::one(Scalar::U64, Sema::int_leaf(Scalar::U64, ty.rank() as i128)).into())
-        }
+        "get_rank" => Ok(Value::one(Scalar::U64, Sema::int_leaf(Scalar::U64, ty.rank() as i128)).into()),
         "get_capacity" => {
             let capacity = i128::from(ty.lanes().capacity());
             Ok(Value::one(Scalar::U16, Sema::int_leaf(Scalar::U16, capacity)).into())
@@ -184,13 +166,10 @@ pub fn method(
             call.span,
             "the member is 'is_valid_element(i)'",
         ),
-        "begin" | "cbegin" => {
-            of_operand(sema, object).map(|coop| iterator(&ty, coop, Sema::int_leaf(Scalar::I32, 0)))
-        }
+        "begin" | "cbegin" => of_operand(sema, object).map(|coop| iterator(&ty, coop, Sema::int_leaf(Scalar::I32, 0))),
         "end" | "cend" => {
             let capacity = i128::from(ty.lanes().capacity());
-            of_operand(sema, object)
-                .map(|coop| iterator(&ty, coop, Sema::int_leaf(Scalar::I32, capacity)))
+            of_operand(sema, object).map(|coop| iterator(&ty, coop, Sema::int_leaf(Scalar::I32, capacity)))
         }
         "get_iterator" => (|| {
             let coop = of_operand(sema, object)?;
@@ -230,22 +209,16 @@ pub fn method(
     })
 }
 
-fn multidimensional_index(
-    sema: &mut Sema<'_>,
-    ty: &CoopType,
-    object: &Operand,
-    call: &Call<'_>,
-) -> Res<Operand> {
+fn multidimensional_index(sema: &mut Sema<'_>, ty: &CoopType, object: &Operand, call: &Call<'_>) -> Res<Operand> {
     expect_count(sema, call, 1..=1)?;
     sema.runtime_only()?;
     let coop = of_operand(sema, object)?;
     let slot = slot_argument(sema, call, 0)?;
     let slot = slot_value(sema, &slot)?;
     let rank = ty.rank();
-    let first = sema.builder.emit(
-        Op::CoopIndex { coop, slot },
-        &vec![Scalar::I32.into(); rank],
-    );
+    let first = sema
+        .builder
+        .emit(Op::CoopIndex { coop, slot }, &vec![Scalar::I32.into(); rank]);
     let mut leaves = Vec::with_capacity(rank);
     for d in 0..rank as u32 {
         leaves.push(sema.convert_leaf(&Leaf::Value(ValueId(first.0 + d)), ty.index)?);
@@ -261,10 +234,7 @@ fn multidimensional_index(
 /// The rules that `map_iterator` and `is_iterator_compatible` share; the message of the first that is broken.
 fn map_rule(from: &CoopType, to: &CoopType) -> Option<String> {
     if from.role != CoopRole::Destination {
-        return Some(
-            "map_iterator: the iterator must come from a matmul2d destination cooperative tensor"
-                .into(),
-        );
+        return Some("map_iterator: the iterator must come from a matmul2d destination cooperative tensor".into());
     }
     if from.simdgroups != 1 || to.simdgroups != 1 {
         return Some("map_iterator requires a single SIMD group".into());
@@ -279,19 +249,11 @@ fn map_rule(from: &CoopType, to: &CoopType) -> Option<String> {
             from.columns, to.columns
         )),
         CoopRole::RowReduction | CoopRole::ColumnReduction => None,
-        _ => Some(
-            "map_iterator: the receiver must be a row or column reduction cooperative tensor"
-                .into(),
-        ),
+        _ => Some("map_iterator: the receiver must be a row or column reduction cooperative tensor".into()),
     }
 }
 
-fn map_iterator(
-    sema: &mut Sema<'_>,
-    ty: &CoopType,
-    object: &Operand,
-    call: &Call<'_>,
-) -> Res<Operand> {
+fn map_iterator(sema: &mut Sema<'_>, ty: &CoopType, object: &Operand, call: &Call<'_>) -> Res<Operand> {
     expect_count(sema, call, 1..=1)?;
     sema.runtime_only()?;
     let source = args::operand(sema, call, 0)?.clone();
@@ -347,13 +309,7 @@ fn is_iterator_compatible(sema: &mut Sema<'_>, call: &Call<'_>) -> Res<Operand> 
 }
 
 /// `load(tensor)` and `store(tensor)`: element types match, memory is device or threadgroup, ranks fit.
-fn transfer(
-    sema: &mut Sema<'_>,
-    ty: &CoopType,
-    object: &Operand,
-    call: &Call<'_>,
-    load: bool,
-) -> Res<Operand> {
+fn transfer(sema: &mut Sema<'_>, ty: &CoopType, object: &Operand, call: &Call<'_>, load: bool) -> Res<Operand> {
     expect_count(sema, call, 1..=1)?;
     sema.runtime_only()?;
     let source = args::operand(sema, call, 0)?.clone();
@@ -388,7 +344,10 @@ fn transfer(
     if !allowed.contains(&rank) {
         return sema.err(
             "E0867",
-            format!("a cooperative tensor of rank {} cannot be moved to or from a tensor of rank {rank}", ty.rank()),
+            format!(
+                "a cooperative tensor of rank {} cannot be moved to or from a tensor of rank {rank}",
+                ty.rank()
+            ),
             call.span,
         );
     }
@@ -401,7 +360,7 @@ fn transfer(
         );
     }
     let coop = of_operand(sema, object)?;
-    let tensor = Box::new(tensor::view(sema, &source)?);
+    let tensor = Box::new(view::view(sema, &source)?);
     sema.builder.emit_void(if load {
         Op::CoopLoad { coop, tensor }
     } else {
@@ -411,12 +370,7 @@ fn transfer(
 }
 
 /// Operators of cooperative tensors and their iterators.
-pub fn operator(
-    sema: &mut Sema<'_>,
-    operator: &str,
-    operands: &[Operand],
-    span: Span,
-) -> Option<Res<Operand>> {
+pub fn operator(sema: &mut Sema<'_>, operator: &str, operands: &[Operand], span: Span) -> Option<Res<Operand>> {
     match operands.first()?.ty().as_object()? {
         Object::Coop(ty) if operator == "[]" => {
             let ty = ty.clone();
@@ -513,8 +467,7 @@ fn iterator_operator(
             ("[]" | "+" | "-" | "+=" | "-=", Some(other)) => {
                 if let ("-", Some(Object::CoopIterator(_))) = (operator, other.ty().as_object()) {
                     let (_, other) = iterator_parts(sema, other)?;
-                    let distance =
-                        sema.binary_leaf(BinaryOp::Sub, &slot, &other, MathMode::Precise)?;
+                    let distance = sema.binary_leaf(BinaryOp::Sub, &slot, &other, MathMode::Precise)?;
                     return Ok(Value::one(Scalar::I32, distance).into());
                 }
                 let value = sema.rvalue(other.clone())?;
@@ -560,11 +513,7 @@ fn write_slot(sema: &mut Sema<'_>, variable: &Operand, slot: &Leaf, span: Span) 
 }
 
 /// Member functions of an iterator.
-pub fn iterator_method(
-    sema: &mut Sema<'_>,
-    object: &Operand,
-    call: &Call<'_>,
-) -> Option<Res<Operand>> {
+pub fn iterator_method(sema: &mut Sema<'_>, object: &Operand, call: &Call<'_>) -> Option<Res<Operand>> {
     if call.name != "is_valid_element" {
         return None;
     }
@@ -621,7 +570,10 @@ fn reduce(sema: &mut Sema<'_>, call: &Call<'_>) -> Res<Operand> {
         if op != ReduceOp::Sum {
             sema.warn(
                 "W0873",
-                format!("'{}' starts from the identity of a sum (0) whatever the operation is; pass the identity", call.name),
+                format!(
+                    "'{}' starts from the identity of a sum (0) whatever the operation is; pass the identity",
+                    call.name
+                ),
                 call.span,
             );
         }
@@ -629,11 +581,7 @@ fn reduce(sema: &mut Sema<'_>, call: &Call<'_>) -> Res<Operand> {
     };
     let (from, to) = (of_operand(sema, &source)?, of_operand(sema, &destination)?);
     let identity = sema.materialize(&identity)?;
-    let axis = if rows {
-        ReduceAxis::Rows
-    } else {
-        ReduceAxis::Columns
-    };
+    let axis = if rows { ReduceAxis::Rows } else { ReduceAxis::Columns };
     sema.builder.emit_void(Op::CoopReduce {
         to,
         from,

@@ -44,17 +44,11 @@ const VOTES: &[(&str, VoteOp)] = &[
 fn split(name: &str) -> Option<(GroupWidth, &str)> {
     name.strip_prefix("simd_")
         .map(|rest| (GroupWidth::Simd, rest))
-        .or_else(|| {
-            name.strip_prefix("quad_")
-                .map(|rest| (GroupWidth::Quad, rest))
-        })
+        .or_else(|| name.strip_prefix("quad_").map(|rest| (GroupWidth::Quad, rest)))
 }
 
 fn find<T: Copy>(table: &[(&str, T)], name: &str) -> Option<T> {
-    table
-        .iter()
-        .find(|(known, _)| *known == name)
-        .map(|(_, value)| *value)
+    table.iter().find(|(known, _)| *known == name).map(|(_, value)| *value)
 }
 
 /// Declarations of namespace `metal`.
@@ -65,9 +59,7 @@ pub fn lookup(name: &str) -> Option<LibEntity> {
         }
         "atomic_thread_fence" => return Some(LibEntity::Function(fence, "metal")),
         "simd_vote" | "quad_vote" => {
-            return Some(LibEntity::Type(
-                Type::object(Object::Tag("simd_vote")).into(),
-            ));
+            return Some(LibEntity::Type(Type::object(Object::Tag("simd_vote")).into()));
         }
         _ => {}
     }
@@ -116,9 +108,7 @@ fn numbers(sema: &mut Sema<'_>, call: &Call<'_>, at: usize) -> Res<(Value, Scala
 fn reduction(sema: &mut Sema<'_>, call: &Call<'_>) -> Res<Operand> {
     expect_count(sema, call, 1..=1)?;
     sema.runtime_only()?;
-    let Some((width, op)) =
-        split(call.name).and_then(|(width, rest)| Some((width, find(REDUCTIONS, rest)?)))
-    else {
+    let Some((width, op)) = split(call.name).and_then(|(width, rest)| Some((width, find(REDUCTIONS, rest)?))) else {
         return not_yet(sema, call);
     };
     let (value, scalar) = numbers(sema, call, 0)?;
@@ -139,24 +129,14 @@ fn reduction(sema: &mut Sema<'_>, call: &Call<'_>) -> Res<Operand> {
         let operand = sema.materialize(leaf)?;
         leaves.push(sema.emit1(Op::Group { op, width, operand }, scalar)?);
     }
-    Ok(Value {
-        ty: value.ty,
-        leaves,
-    }
-    .into())
+    Ok(Value { ty: value.ty, leaves }.into())
 }
 
 fn shuffle(sema: &mut Sema<'_>, call: &Call<'_>) -> Res<Operand> {
-    let Some((width, op)) =
-        split(call.name).and_then(|(width, rest)| Some((width, find(SHUFFLES, rest)?)))
-    else {
+    let Some((width, op)) = split(call.name).and_then(|(width, rest)| Some((width, find(SHUFFLES, rest)?))) else {
         return not_yet(sema, call);
     };
-    let count = if op == ShuffleOp::BroadcastFirst {
-        1
-    } else {
-        2
-    };
+    let count = if op == ShuffleOp::BroadcastFirst { 1 } else { 2 };
     expect_count(sema, call, count..=count)?;
     sema.runtime_only()?;
     let (value, scalar) = numbers(sema, call, 0)?;
@@ -179,17 +159,11 @@ fn shuffle(sema: &mut Sema<'_>, call: &Call<'_>) -> Res<Operand> {
             scalar,
         )?);
     }
-    Ok(Value {
-        ty: value.ty,
-        leaves,
-    }
-    .into())
+    Ok(Value { ty: value.ty, leaves }.into())
 }
 
 fn vote(sema: &mut Sema<'_>, call: &Call<'_>) -> Res<Operand> {
-    let Some((width, op)) =
-        split(call.name).and_then(|(width, rest)| Some((width, find(VOTES, rest)?)))
-    else {
+    let Some((width, op)) = split(call.name).and_then(|(width, rest)| Some((width, find(VOTES, rest)?))) else {
         return not_yet(sema, call);
     };
     let asks = matches!(op, VoteOp::All | VoteOp::Any | VoteOp::Ballot);
@@ -210,11 +184,7 @@ fn vote(sema: &mut Sema<'_>, call: &Call<'_>) -> Res<Operand> {
     } else {
         Type::BOOL
     };
-    Ok(Value {
-        ty,
-        leaves: vec![leaf],
-    }
-    .into())
+    Ok(Value { ty, leaves: vec![leaf] }.into())
 }
 
 /// Members of `simd_vote`: `all()`, `any()`, and the explicit conversion to a mask.

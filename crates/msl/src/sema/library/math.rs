@@ -178,11 +178,7 @@ pub fn mode_of(sema: &Sema<'_>, namespace: &str) -> MathMode {
 
 fn call(sema: &mut Sema<'_>, call: &Call<'_>) -> Res<Operand> {
     let Ok(at) = TABLE.binary_search_by_key(&call.name, |entry| entry.0) else {
-        return sema.err(
-            "E0810",
-            format!("'{}' is not declared", call.name),
-            call.span,
-        );
+        return sema.err("E0810", format!("'{}' is not declared", call.name), call.span);
     };
     let (_, count, rule) = TABLE[at];
     let mut args = Args::of(sema, call, count)?;
@@ -202,9 +198,7 @@ fn call(sema: &mut Sema<'_>, call: &Call<'_>) -> Res<Operand> {
         }
         Test(op) => {
             args.unify_float(sema, call)?;
-            args.map(sema, |sema, x| {
-                sema.unary_leaf(op, &x[0], MathMode::Precise)
-            })?
+            args.map(sema, |sema, x| sema.unary_leaf(op, &x[0], MathMode::Precise))?
         }
         Float2(op) => {
             args.unify_float(sema, call)?;
@@ -220,15 +214,11 @@ fn call(sema: &mut Sema<'_>, call: &Call<'_>) -> Res<Operand> {
         }
         Any3(op) => {
             args.unify(sema, call)?;
-            args.map(sema, |sema, x| {
-                sema.ternary_leaf(op, &x[0], &x[1], &x[2], mode)
-            })?
+            args.map(sema, |sema, x| sema.ternary_leaf(op, &x[0], &x[1], &x[2], mode))?
         }
         Float3(op) => {
             args.unify_float(sema, call)?;
-            args.map(sema, |sema, x| {
-                sema.ternary_leaf(op, &x[0], &x[1], &x[2], mode)
-            })?
+            args.map(sema, |sema, x| sema.ternary_leaf(op, &x[0], &x[1], &x[2], mode))?
         }
         S(special) => special(sema, call, &mut args)?,
     };
@@ -258,11 +248,7 @@ impl Args {
         };
         for arg in call.args {
             let Some(operand) = arg.operand() else {
-                return sema.err(
-                    "E0812",
-                    format!("'{}' takes no braced list", call.name),
-                    arg.span(),
-                );
+                return sema.err("E0812", format!("'{}' takes no braced list", call.name), arg.span());
             };
             let value = sema.rvalue(operand.clone())?;
             let (Some(scalar), Some(lanes)) = (value.ty.component(), value.ty.lanes()) else {
@@ -349,17 +335,11 @@ impl Args {
             .copied()
             .max_by_key(|scalar| (scalar.bits(), !scalar.is_signed()));
         let widest = widest.unwrap_or(Scalar::I32);
-        let to = if widest == Scalar::Bool {
-            Scalar::I32
-        } else {
-            widest
-        };
+        let to = if widest == Scalar::Bool { Scalar::I32 } else { widest };
         let mixed = self.scalars.iter().zip(&self.rows).find(|(scalar, row)| {
             scalar.bits() == to.bits()
                 && scalar.is_signed() != to.is_signed()
-                && row
-                    .iter()
-                    .any(|leaf| sema.int_of(leaf).is_none_or(|value| value < 0))
+                && row.iter().any(|leaf| sema.int_of(leaf).is_none_or(|value| value < 0))
         });
         if let Some((scalar, _)) = mixed {
             let (a, b) = (
@@ -368,10 +348,7 @@ impl Args {
             );
             return sema.err_help(
                 "E0816",
-                format!(
-                    "the call of '{}' with '{a}' and '{b}' is ambiguous",
-                    call.name
-                ),
+                format!("the call of '{}' with '{a}' and '{b}' is ambiguous", call.name),
                 call.span,
                 format!("convert one argument: '{b}(…)'"),
             );
@@ -380,11 +357,7 @@ impl Args {
     }
 
     /// Applies a function to each component; the results make a vector (or a scalar).
-    pub fn map(
-        &self,
-        sema: &mut Sema<'_>,
-        mut f: impl FnMut(&mut Sema<'_>, &[Leaf]) -> Res<Leaf>,
-    ) -> Res<Value> {
+    pub fn map(&self, sema: &mut Sema<'_>, mut f: impl FnMut(&mut Sema<'_>, &[Leaf]) -> Res<Leaf>) -> Res<Value> {
         let mut leaves = Vec::with_capacity(self.lanes as usize);
         for lane in 0..self.lanes as usize {
             let column: Vec<Leaf> = self.rows.iter().map(|row| row[lane].clone()).collect();
@@ -453,9 +426,7 @@ fn length(sema: &mut Sema<'_>, call: &Call<'_>, args: &mut Args) -> Res<Value> {
 fn difference(sema: &mut Sema<'_>, call: &Call<'_>, args: &mut Args) -> Res<()> {
     args.unify_float(sema, call)?;
     let mode = args.mode;
-    let value = args.map(sema, |sema, x| {
-        sema.binary_leaf(BinaryOp::Sub, &x[0], &x[1], mode)
-    })?;
+    let value = args.map(sema, |sema, x| sema.binary_leaf(BinaryOp::Sub, &x[0], &x[1], mode))?;
     args.rows = vec![value.leaves];
     args.scalars.truncate(1);
     Ok(())
@@ -475,9 +446,7 @@ fn normalize(sema: &mut Sema<'_>, call: &Call<'_>, args: &mut Args) -> Res<Value
     let square = length_squared(sema, call, args)?;
     let mode = args.mode;
     let factor = sema.unary_leaf(UnaryOp::Rsqrt, &square.leaves[0], mode)?;
-    args.map(sema, |sema, x| {
-        sema.binary_leaf(BinaryOp::Mul, &x[0], &factor, mode)
-    })
+    args.map(sema, |sema, x| sema.binary_leaf(BinaryOp::Mul, &x[0], &factor, mode))
 }
 
 fn cross(sema: &mut Sema<'_>, call: &Call<'_>, args: &mut Args) -> Res<Value> {
@@ -617,10 +586,7 @@ fn is_unordered(sema: &mut Sema<'_>, call: &Call<'_>, args: &mut Args) -> Res<Va
     for leaf in &ordered.leaves {
         leaves.push(sema.unary_leaf(UnaryOp::Not, leaf, MathMode::Precise)?);
     }
-    Ok(Value {
-        ty: ordered.ty,
-        leaves,
-    })
+    Ok(Value { ty: ordered.ty, leaves })
 }
 
 fn ldexp(sema: &mut Sema<'_>, call: &Call<'_>, args: &mut Args) -> Res<Value> {
@@ -663,11 +629,7 @@ fn madsat(sema: &mut Sema<'_>, call: &Call<'_>, args: &mut Args) -> Res<Value> {
         (32, true) => Scalar::I64,
         (32, false) => Scalar::U64,
         _ => {
-            return sema.err(
-                "E0818",
-                "'madsat' on 64-bit integers is not supported",
-                call.span,
-            );
+            return sema.err("E0818", "'madsat' on 64-bit integers is not supported", call.span);
         }
     };
     args.map(sema, |sema, x| {
@@ -745,24 +707,15 @@ fn first_scalar(sema: &mut Sema<'_>, call: &Call<'_>, args: &Args) -> Res<Scalar
 
 /// `frexp(x, exponent&)`, `modf(x, whole&)`, `sincos(x, cosine&)`.
 fn call_with_results(sema: &mut Sema<'_>, call: &Call<'_>) -> Res<Operand> {
-    let [input, Some(Operand::Place(out))] =
-        [0, 1].map(|i| call.args.get(i).and_then(|arg| arg.operand()))
-    else {
+    let [input, Some(Operand::Place(out))] = [0, 1].map(|i| call.args.get(i).and_then(|arg| arg.operand())) else {
         return sema.err(
             "E0819",
-            format!(
-                "'{}' takes a value and a variable for its second result",
-                call.name
-            ),
+            format!("'{}' takes a value and a variable for its second result", call.name),
             call.span,
         );
     };
     let Some(input) = input.cloned() else {
-        return sema.err(
-            "E0812",
-            format!("'{}' takes no braced list", call.name),
-            call.span,
-        );
+        return sema.err("E0812", format!("'{}' takes no braced list", call.name), call.span);
     };
     let out = out.clone();
     let value = sema.rvalue(input)?;
@@ -774,18 +727,10 @@ fn call_with_results(sema: &mut Sema<'_>, call: &Call<'_>) -> Res<Operand> {
             call.span,
         );
     };
-    let scalar = if scalar.is_float() {
-        scalar
-    } else {
-        Scalar::F32
-    };
+    let scalar = if scalar.is_float() { scalar } else { Scalar::F32 };
     let mode = mode_of(sema, call.namespace);
     let (mut first, mut second) = (Vec::new(), Vec::new());
-    let other = if call.name == "frexp" {
-        Scalar::I32
-    } else {
-        scalar
-    };
+    let other = if call.name == "frexp" { Scalar::I32 } else { scalar };
     for leaf in &value.leaves {
         let leaf = sema.convert_leaf(leaf, scalar)?;
         if call.name == "sincos" {
@@ -812,10 +757,7 @@ fn call_with_results(sema: &mut Sema<'_>, call: &Call<'_>) -> Res<Operand> {
         let (got, wanted) = (sema.type_name(&out.ty), sema.type_name(&result.ty));
         return sema.err(
             "E0819",
-            format!(
-                "the second result of '{}' is '{wanted}', not '{got}'",
-                call.name
-            ),
+            format!("the second result of '{}' is '{wanted}', not '{got}'", call.name),
             call.span,
         );
     }

@@ -6,7 +6,7 @@ use anymetal_formats::ElementFormat;
 use anymetal_ir::{CoopRole, LayoutKind, MatmulDescriptor, Op, Operand as TileOperand, Scalar};
 
 use super::args::{self, element_format, expect_count, flatten, int_at, integers, type_at};
-use super::{Call, LibEntity, coop, tensor};
+use super::{Call, LibEntity, coop, view};
 use crate::sema::context::{Res, Sema};
 use crate::sema::types::{CoopType, Object, QualType, Space, TemplateArg, TensorType, Type};
 use crate::sema::value::{Operand, Value};
@@ -14,11 +14,7 @@ use crate::source::Span;
 
 /// Execution scopes, of namespace `metal`.
 pub fn lookup_scope(name: &str) -> Option<LibEntity> {
-    let scope = |n| {
-        Some(LibEntity::Type(
-            Type::object(Object::ExecutionScope(n)).into(),
-        ))
-    };
+    let scope = |n| Some(LibEntity::Type(Type::object(Object::ExecutionScope(n)).into()));
     match name {
         "execution_simdgroup" => scope(1),
         "execution_thread" => scope(0),
@@ -104,11 +100,7 @@ fn instantiate(sema: &mut Sema<'_>, args: &[TemplateArg], span: Span) -> Res<Qua
     let (m, n) = (size("m", fields[0])?, size("n", fields[1])?);
     // −1 is dynamic_extent, INT_MAX is dynamic_length_v; 0 is used as if dynamic in the specification's examples.
     let dynamic = [-1, 0, i128::from(i32::MAX)].contains(&fields[2]);
-    let k = if dynamic {
-        None
-    } else {
-        Some(size("k", fields[2])?)
-    };
+    let k = if dynamic { None } else { Some(size("k", fields[2])?) };
     let descriptor = MatmulDescriptor {
         m,
         n,
@@ -163,9 +155,7 @@ fn supported(left: ElementFormat, right: ElementFormat, destination: ElementForm
     use ElementFormat::*;
     match (left, right) {
         (F16, F16) | (F16, I8 | U8) | (I8 | U8, F16) => matches!(destination, F16 | F32),
-        (F16 | F32 | BF16, F32) | (F32, F16 | BF16 | I8 | U8) | (I8 | U8, F32) => {
-            destination == F32
-        }
+        (F16 | F32 | BF16, F32) | (F32, F16 | BF16 | I8 | U8) | (I8 | U8, F32) => destination == F32,
         (I8, I8) | (U8, U8) | (I8, Int4B | Int2B) | (U8, UInt4B | UInt2B) => destination == I32,
         (BF16, BF16) | (BF16, I8 | U8) | (I8 | U8, BF16) => matches!(destination, BF16 | F32),
         (BF16, F16) | (F16, BF16) => matches!(destination, BF16 | F16 | F32),
@@ -219,10 +209,7 @@ fn destinations(left: ElementFormat, right: ElementFormat) -> String {
     if names.is_empty() {
         "these operand types cannot be multiplied; convert one of them first".to_string()
     } else {
-        format!(
-            "these operands can have a destination of {}",
-            names.join(" or ")
-        )
+        format!("these operands can have a destination of {}", names.join(" or "))
     }
 }
 
@@ -244,29 +231,16 @@ pub fn method(
     call: &Call<'_>,
 ) -> Option<Res<Operand>> {
     let descriptor = *descriptor;
-    let operands =
-        |role| move |sema: &mut Sema<'_>| destination(sema, &descriptor, simdgroups, role, call);
+    let operands = |role| move |sema: &mut Sema<'_>| destination(sema, &descriptor, simdgroups, role, call);
     Some(match call.name {
         "run" => run(sema, &descriptor, simdgroups, call),
         "get_destination_cooperative_tensor" => operands(CoopRole::Destination)(sema),
-        "get_row_reduction_destination_cooperative_tensor" => {
-            operands(CoopRole::RowReduction)(sema)
-        }
-        "get_column_reduction_destination_cooperative_tensor" => {
-            operands(CoopRole::ColumnReduction)(sema)
-        }
-        "get_left_input_cooperative_tensor" => {
-            input(sema, &descriptor, simdgroups, CoopRole::Left, call)
-        }
-        "get_right_input_cooperative_tensor" => {
-            input(sema, &descriptor, simdgroups, CoopRole::Right, call)
-        }
-        "is_compatible_as_left_input" => {
-            compatible(sema, &descriptor, simdgroups, CoopRole::Left, call)
-        }
-        "is_compatible_as_right_input" => {
-            compatible(sema, &descriptor, simdgroups, CoopRole::Right, call)
-        }
+        "get_row_reduction_destination_cooperative_tensor" => operands(CoopRole::RowReduction)(sema),
+        "get_column_reduction_destination_cooperative_tensor" => operands(CoopRole::ColumnReduction)(sema),
+        "get_left_input_cooperative_tensor" => input(sema, &descriptor, simdgroups, CoopRole::Left, call),
+        "get_right_input_cooperative_tensor" => input(sema, &descriptor, simdgroups, CoopRole::Right, call),
+        "is_compatible_as_left_input" => compatible(sema, &descriptor, simdgroups, CoopRole::Left, call),
+        "is_compatible_as_right_input" => compatible(sema, &descriptor, simdgroups, CoopRole::Right, call),
         _ => return None,
     })
 }
@@ -289,28 +263,18 @@ pub fn member_alias(
         _ => return None,
     };
     let ty = match role {
-        CoopRole::Left | CoopRole::Right => {
-            input_type(sema, descriptor, simdgroups, role, name, args, span)
-        }
+        CoopRole::Left | CoopRole::Right => input_type(sema, descriptor, simdgroups, role, name, args, span),
         _ => destination_type(sema, descriptor, simdgroups, role, name, args, span),
     };
     Some(ty.map(|ty| Type::object(Object::Coop(ty)).into()))
 }
 
-fn coordinate_type(
-    sema: &Sema<'_>,
-    name: &str,
-    args: &[TemplateArg],
-    at: usize,
-    span: Span,
-) -> Res<Scalar> {
+fn coordinate_type(sema: &Sema<'_>, name: &str, args: &[TemplateArg], at: usize, span: Span) -> Res<Scalar> {
     if args.len() <= at {
         return Ok(Scalar::I32);
     }
     match type_at(sema, name, args, at, span)?.ty {
-        Type::Scalar(scalar @ (Scalar::I16 | Scalar::U16 | Scalar::I32 | Scalar::U32)) => {
-            Ok(scalar)
-        }
+        Type::Scalar(scalar @ (Scalar::I16 | Scalar::U16 | Scalar::I32 | Scalar::U32)) => Ok(scalar),
         _ => sema.err(
             "E0881",
             format!(
@@ -322,13 +286,7 @@ fn coordinate_type(
     }
 }
 
-fn element_at(
-    sema: &Sema<'_>,
-    name: &str,
-    args: &[TemplateArg],
-    at: usize,
-    span: Span,
-) -> Res<ElementFormat> {
+fn element_at(sema: &Sema<'_>, name: &str, args: &[TemplateArg], at: usize, span: Span) -> Res<ElementFormat> {
     let ty = type_at(sema, name, args, at, span)?;
     match element_format(&ty.ty) {
         Some(format) => Ok(format),
@@ -382,7 +340,10 @@ fn destination_type(
     if !coop::element_allowed(role, element) {
         return sema.err(
             "E0884",
-            format!("cooperative tensor data type can only be one of float, half, bfloat, int, not '{}'", element.msl_name()),
+            format!(
+                "cooperative tensor data type can only be one of float, half, bfloat, int, not '{}'",
+                element.msl_name()
+            ),
             span,
         );
     }
@@ -641,11 +602,7 @@ fn check_memory_tile(sema: &mut Sema<'_>, descriptor: &MatmulDescriptor, span: S
 }
 
 /// m, n and k when both inputs are cooperative tensors (reference 4.5).
-fn check_cooperative_tile(
-    sema: &mut Sema<'_>,
-    descriptor: &MatmulDescriptor,
-    span: Span,
-) -> Res<()> {
+fn check_cooperative_tile(sema: &mut Sema<'_>, descriptor: &MatmulDescriptor, span: Span) -> Res<()> {
     let sizes = [descriptor.m, descriptor.n, descriptor.k.unwrap_or(0)];
     if sizes.iter().all(|size| [16, 32].contains(size)) && sizes.contains(&32) {
         return Ok(());
@@ -671,12 +628,7 @@ fn require_simdgroups(sema: &mut Sema<'_>, simdgroups: u32) {
 }
 
 /// `run(left, right, destination)`
-fn run(
-    sema: &mut Sema<'_>,
-    descriptor: &MatmulDescriptor,
-    simdgroups: u32,
-    call: &Call<'_>,
-) -> Res<Operand> {
+fn run(sema: &mut Sema<'_>, descriptor: &MatmulDescriptor, simdgroups: u32, call: &Call<'_>) -> Res<Operand> {
     expect_count(sema, call, 3..=3)?;
     sema.runtime_only()?;
     let mut kinds = Vec::with_capacity(3);
@@ -695,13 +647,7 @@ fn run(
         }
     }
     let [left, right, destination] = [kinds[0].clone(), kinds[1].clone(), kinds[2].clone()];
-    check_formats(
-        sema,
-        left.format(),
-        right.format(),
-        destination.format(),
-        call.span,
-    )?;
+    check_formats(sema, left.format(), right.format(), destination.format(), call.span)?;
     for (at, kind) in kinds.iter().enumerate() {
         check_operand(sema, descriptor, simdgroups, at, kind, call)?;
     }
@@ -736,13 +682,12 @@ fn run(
     for (at, kind) in kinds.iter().enumerate() {
         let operand = args::operand(sema, call, at)?.clone();
         tiles.push(match kind {
-            Kind::Tensor(_) => TileOperand::Tensor(Box::new(tensor::view(sema, &operand)?)),
+            Kind::Tensor(_) => TileOperand::Tensor(Box::new(view::view(sema, &operand)?)),
             Kind::Coop(_) => TileOperand::Coop(coop::of_operand(sema, &operand)?),
         });
     }
     let mut tiles = tiles.into_iter();
-    if let (Some(left), Some(right), Some(destination)) = (tiles.next(), tiles.next(), tiles.next())
-    {
+    if let (Some(left), Some(right), Some(destination)) = (tiles.next(), tiles.next(), tiles.next()) {
         sema.builder.emit_void(Op::Matmul {
             descriptor: *descriptor,
             simdgroups,
@@ -786,10 +731,7 @@ fn check_operand(
                     ),
                 );
             }
-            if !matches!(
-                ty.space,
-                Space::Device | Space::Threadgroup | Space::Constant
-            ) {
+            if !matches!(ty.space, Space::Device | Space::Threadgroup | Space::Constant) {
                 return sema.err(
                     "E0866",
                     format!(
@@ -858,25 +800,13 @@ fn check_operand(
 }
 
 /// The rules of reference 2.5 for scale planes.
-fn check_scales(
-    sema: &mut Sema<'_>,
-    descriptor: &MatmulDescriptor,
-    kinds: &[Kind],
-    span: Span,
-) -> Res<()> {
+fn check_scales(sema: &mut Sema<'_>, descriptor: &MatmulDescriptor, kinds: &[Kind], span: Span) -> Res<()> {
     for (at, kind) in kinds.iter().enumerate() {
-        let Kind::Tensor(TensorType {
-            plane: Some(plane), ..
-        }) = kind
-        else {
+        let Kind::Tensor(TensorType { plane: Some(plane), .. }) = kind else {
             continue;
         };
         if at == 2 {
-            return sema.err(
-                "E0901",
-                "Destination tensor cannot have scale factors",
-                span,
-            );
+            return sema.err("E0901", "Destination tensor cannot have scale factors", span);
         }
         if plane.format != ElementFormat::Fp8UE8M0 {
             return sema.err(
@@ -891,10 +821,7 @@ fn check_scales(
         if plane.block.is_empty() || plane.block.len() > 2 {
             return sema.err(
                 "E0903",
-                format!(
-                    "a scale plane has 1 or 2 block sizes, not {}",
-                    plane.block.len()
-                ),
+                format!("a scale plane has 1 or 2 block sizes, not {}", plane.block.len()),
                 span,
             );
         }

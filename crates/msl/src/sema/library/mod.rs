@@ -8,11 +8,13 @@ mod args;
 mod atomic;
 mod bits;
 mod coop;
+mod extents;
 mod group;
 mod math;
 mod matmul;
 mod tensor;
 mod traits;
+mod view;
 
 use super::context::{Res, Sema};
 use super::types::*;
@@ -128,11 +130,7 @@ fn refused(name: &str) -> Option<LibEntity> {
             name,
             instantiate: |sema, _, span| {
                 // The caller asks `refused_class` first, which knows the name.
-                sema.err(
-                    "E0930",
-                    "this class of the Metal library is not supported yet",
-                    span,
-                )
+                sema.err("E0930", "this class of the Metal library is not supported yet", span)
             },
             deduce: None,
         });
@@ -141,13 +139,7 @@ fn refused(name: &str) -> Option<LibEntity> {
         return None;
     }
     Some(LibEntity::Function(
-        |sema, call| {
-            sema.err(
-                "E0930",
-                format!("'{}' is not supported yet", call.name),
-                call.span,
-            )
-        },
+        |sema, call| sema.err("E0930", format!("'{}' is not supported yet", call.name), call.span),
         "metal",
     ))
 }
@@ -168,17 +160,15 @@ pub fn object_leaves(_sema: &Sema<'_>, object: &Object) -> Vec<LeafKind> {
             let dynamic = ty.extents.iter().filter(|extent| extent.is_none()).count();
             vec![value(ty.index.into()); dynamic]
         }
-        Object::Tensor(ty) => tensor::leaves(ty),
+        Object::Tensor(ty) => view::leaves(ty),
         Object::Coop(_) | Object::SimdgroupMatrix(..) => vec![LeafKind::Coop],
         Object::CoopIterator(_) => vec![LeafKind::Coop, value(Scalar::I32.into())],
         Object::ScalePlane(plane) => vec![value(IrType::Pointer(plane.space))],
         Object::Atomic(scalar) => vec![value((*scalar).into())],
         Object::Tag("simd_vote") => vec![value(Scalar::U64.into())],
-        Object::ExecutionScope(_)
-        | Object::Matmul { .. }
-        | Object::Limits(_)
-        | Object::Truth(_)
-        | Object::Tag(_) => Vec::new(),
+        Object::ExecutionScope(_) | Object::Matmul { .. } | Object::Limits(_) | Object::Truth(_) | Object::Tag(_) => {
+            Vec::new()
+        }
     }
 }
 
@@ -192,10 +182,7 @@ pub fn object_layout(_sema: &Sema<'_>, object: &Object) -> Option<(u64, u32)> {
         Object::Atomic(scalar) => Some((scalar.size().into(), scalar.size())),
         Object::Extents(ty) => {
             let dynamic = ty.extents.iter().filter(|extent| extent.is_none()).count() as u64;
-            Some((
-                (u64::from(ty.index.size()) * dynamic).max(1),
-                ty.index.size(),
-            ))
+            Some(((u64::from(ty.index.size()) * dynamic).max(1), ty.index.size()))
         }
         _ => None,
     }
@@ -262,18 +249,11 @@ pub fn object_name(object: &Object) -> String {
         Object::ExecutionScope(1) => "execution_simdgroup".to_string(),
         Object::ExecutionScope(count) => format!("execution_simdgroups<{count}>"),
         Object::Matmul {
-            descriptor,
-            simdgroups,
-            ..
+            descriptor, simdgroups, ..
         } => {
-            let k = descriptor
-                .k
-                .map_or("dynamic".to_string(), |k| k.to_string());
+            let k = descriptor.k.map_or("dynamic".to_string(), |k| k.to_string());
             let scope = object_name(&Object::ExecutionScope(*simdgroups));
-            format!(
-                "matmul2d<{} × {} × {k}, {scope}>",
-                descriptor.m, descriptor.n
-            )
+            format!("matmul2d<{} × {} × {k}, {scope}>", descriptor.m, descriptor.n)
         }
         Object::ScalePlane(plane) => {
             let block: Vec<String> = plane.block.iter().map(u32::to_string).collect();
@@ -306,9 +286,11 @@ pub fn template_of(_sema: &Sema<'_>, ty: &Type) -> Option<(&'static str, Vec<Tem
     match ty.as_object()? {
         Object::Extents(ty) => {
             let mut args = vec![TemplateArg::Type(ty.index.into())];
-            args.extend(ty.extents.iter().map(|extent| {
-                TemplateArg::Value(Constant::int(Scalar::U64, extent.map_or(-1, |e| e as i64)))
-            }));
+            args.extend(
+                ty.extents
+                    .iter()
+                    .map(|extent| TemplateArg::Value(Constant::int(Scalar::U64, extent.map_or(-1, |e| e as i64)))),
+            );
             Some(("extents", args))
         }
         Object::Tensor(ty) => {
@@ -337,9 +319,7 @@ pub fn template_of(_sema: &Sema<'_>, ty: &Type) -> Option<(&'static str, Vec<Tem
             Some(("tensor", args))
         }
         Object::Atomic(scalar) => Some(("atomic", vec![TemplateArg::Type((*scalar).into())])),
-        Object::ExecutionScope(count) if *count > 0 => {
-            Some(("execution_simdgroups", vec![int(u64::from(*count))]))
-        }
+        Object::ExecutionScope(count) if *count > 0 => Some(("execution_simdgroups", vec![int(u64::from(*count))])),
         Object::Coop(ty) => {
             let extents = ExtentsType {
                 index: ty.index,
@@ -366,18 +346,16 @@ pub fn call_method(sema: &mut Sema<'_>, object: &Operand, call: &Call<'_>) -> Op
         return Some(Ok(Value::one(anymetal_ir::Scalar::U64, leaf).into()));
     }
     match object.ty().as_object()?.clone() {
-        Object::Extents(ty) => tensor::extents_method(sema, &ty, object, call),
+        Object::Extents(ty) => extents::extents_method(sema, &ty, object, call),
         Object::Tensor(ty) => tensor::method(sema, &ty, object, call),
         Object::Coop(ty) => coop::method(sema, &ty, object, call),
         Object::CoopIterator(_) => coop::iterator_method(sema, object, call),
         Object::Matmul {
-            descriptor,
-            simdgroups,
-            ..
+            descriptor, simdgroups, ..
         } => matmul::method(sema, &descriptor, simdgroups, call),
-        Object::ExecutionScope(count) if call.name == "size" => Some(Ok(sema
-            .int_value(anymetal_ir::Scalar::U32, i64::from(count))
-            .into())),
+        Object::ExecutionScope(count) if call.name == "size" => {
+            Some(Ok(sema.int_value(anymetal_ir::Scalar::U32, i64::from(count)).into()))
+        }
         Object::Limits(scalar) => traits::call_limit(sema, scalar, call),
         Object::Tag("simd_vote") => group::vote_method(sema, object, call),
         _ => None,
@@ -385,12 +363,7 @@ pub fn call_method(sema: &mut Sema<'_>, object: &Operand, call: &Call<'_>) -> Op
 }
 
 /// A data member of an object. `None` if there is no such member.
-pub fn field(
-    sema: &mut Sema<'_>,
-    object: &Operand,
-    name: &str,
-    span: Span,
-) -> Option<Res<Operand>> {
+pub fn field(sema: &mut Sema<'_>, object: &Operand, name: &str, span: Span) -> Option<Res<Operand>> {
     let ty = object.ty().clone();
     match static_member(sema, &ty, name, span)? {
         Ok(LibEntity::Value(value)) => Some(Ok(value.into())),
@@ -400,12 +373,7 @@ pub fn field(
 }
 
 /// A static member or member type of an object type: `T::element_type`, `matmul2d<…>::descriptor`.
-pub fn static_member(
-    sema: &mut Sema<'_>,
-    ty: &Type,
-    name: &str,
-    _span: Span,
-) -> Option<Res<LibEntity>> {
+pub fn static_member(sema: &mut Sema<'_>, ty: &Type, name: &str, _span: Span) -> Option<Res<LibEntity>> {
     use anymetal_ir::Scalar;
     let member_type = |ty: Option<QualType>| ty.map(|ty| Ok(LibEntity::Type(ty)));
     let object = ty.as_object()?.clone();
@@ -436,23 +404,19 @@ pub fn static_member(
             }
             member_type(coop::member_type(coop, name))
         }
-        Object::Tag("simd_vote") if name == "vote_t" => {
-            Some(Ok(LibEntity::Type(Scalar::U64.into())))
-        }
+        Object::Tag("simd_vote") if name == "vote_t" => Some(Ok(LibEntity::Type(Scalar::U64.into()))),
         Object::CoopIterator(coop) if name == "value_type" => {
             Some(Ok(LibEntity::Type(args::element_type(coop.element).into())))
         }
-        Object::ScalePlane(plane) if name == "data_handle_type" => Some(Ok(LibEntity::Type(
-            Type::pointer(Scalar::U8, plane.space).into(),
-        ))),
+        Object::ScalePlane(plane) if name == "data_handle_type" => {
+            Some(Ok(LibEntity::Type(Type::pointer(Scalar::U8, plane.space).into())))
+        }
         Object::ExecutionScope(count) if name == "static_size" => {
             let leaf = Sema::int_leaf(Scalar::U32, i128::from(*count));
             Some(Ok(LibEntity::Value(Value::one(Scalar::U32, leaf))))
         }
         Object::Matmul {
-            simdgroups,
-            constant,
-            ..
+            simdgroups, constant, ..
         } => {
             if name == "descriptor" {
                 let operand = sema.operand_of(constant);
@@ -473,17 +437,12 @@ pub fn static_member(
                 "cooperative_tensor_destination_t" => {
                     |s, a, at| member_alias(s, "cooperative_tensor_destination_t", a, at)
                 }
-                "cooperative_tensor_row_reduction_destination_t" => |s, a, at| {
-                    member_alias(s, "cooperative_tensor_row_reduction_destination_t", a, at)
-                },
-                "cooperative_tensor_column_reduction_destination_t" => |s, a, at| {
-                    member_alias(
-                        s,
-                        "cooperative_tensor_column_reduction_destination_t",
-                        a,
-                        at,
-                    )
-                },
+                "cooperative_tensor_row_reduction_destination_t" => {
+                    |s, a, at| member_alias(s, "cooperative_tensor_row_reduction_destination_t", a, at)
+                }
+                "cooperative_tensor_column_reduction_destination_t" => {
+                    |s, a, at| member_alias(s, "cooperative_tensor_column_reduction_destination_t", a, at)
+                }
                 _ => return None,
             };
             sema.library.subject = Some(ty.clone());
@@ -518,20 +477,12 @@ fn on_subject(sema: &mut Sema<'_>, ty: &Type) -> LibEntity {
     LibEntity::Function(
         |sema, call| {
             let Some(ty) = sema.library.subject.clone() else {
-                return sema.err(
-                    "E0810",
-                    format!("'{}' is not declared", call.name),
-                    call.span,
-                );
+                return sema.err("E0810", format!("'{}' is not declared", call.name), call.span);
             };
             let object = Operand::Value(Value::empty(ty));
             match call_method(sema, &object, call) {
                 Some(result) => result,
-                None => sema.err(
-                    "E0810",
-                    format!("'{}' is not declared", call.name),
-                    call.span,
-                ),
+                None => sema.err("E0810", format!("'{}' is not declared", call.name), call.span),
             }
         },
         "metal",
@@ -539,17 +490,10 @@ fn on_subject(sema: &mut Sema<'_>, ty: &Type) -> LibEntity {
 }
 
 /// The member alias templates of `matmul2d<…>`, of the type that was asked last.
-fn member_alias(
-    sema: &mut Sema<'_>,
-    name: &str,
-    args: &[TemplateArg],
-    span: Span,
-) -> Res<QualType> {
+fn member_alias(sema: &mut Sema<'_>, name: &str, args: &[TemplateArg], span: Span) -> Res<QualType> {
     if let Some(Type::Object(object)) = sema.library.subject.clone()
         && let Object::Matmul {
-            descriptor,
-            simdgroups,
-            ..
+            descriptor, simdgroups, ..
         } = &*object
         && let Some(ty) = matmul::member_alias(sema, descriptor, *simdgroups, name, args, span)
     {
@@ -560,12 +504,7 @@ fn member_alias(
 
 /// An operator with at least one object operand: `[]` (object, indices…), `()`, `*`, `->`, `++`, `--`, `p++`, `p--`, `+`, `==`, `=`, `+=`, …
 /// `None` if the operator is not defined for these.
-pub fn operator(
-    sema: &mut Sema<'_>,
-    operator: &str,
-    operands: &[Operand],
-    span: Span,
-) -> Option<Res<Operand>> {
+pub fn operator(sema: &mut Sema<'_>, operator: &str, operands: &[Operand], span: Span) -> Option<Res<Operand>> {
     match operands.first()?.ty().as_object()? {
         Object::Tensor(_) if operator == "[]" => {
             let indices: Vec<Arg> = operands[1..]
@@ -582,29 +521,17 @@ pub fn operator(
 
 /// Constructs an object type from arguments (`T(…)`, `T{…}`, `T x(…)`, also default construction with none). `None` if
 /// the arguments do not fit.
-pub fn construct(
-    sema: &mut Sema<'_>,
-    ty: &Type,
-    args: &[Arg],
-    _braces: bool,
-    span: Span,
-) -> Option<Res<Operand>> {
+pub fn construct(sema: &mut Sema<'_>, ty: &Type, args: &[Arg], _braces: bool, span: Span) -> Option<Res<Operand>> {
     match ty.as_object()?.clone() {
-        Object::Extents(extents) => Some(tensor::construct_extents(sema, &extents, args, span)),
+        Object::Extents(extents) => Some(extents::construct_extents(sema, &extents, args, span)),
         Object::Tensor(tensor) => Some(tensor::construct(sema, &tensor, args, span)),
         Object::ScalePlane(plane) => Some(construct_plane(sema, ty, &plane, args, span)),
-        Object::Matmul { .. }
-        | Object::ExecutionScope(_)
-        | Object::Limits(_)
-        | Object::Truth(_)
-        | Object::Tag(_)
+        Object::Matmul { .. } | Object::ExecutionScope(_) | Object::Limits(_) | Object::Truth(_) | Object::Tag(_)
             if args.is_empty() =>
         {
             Some(Ok(Value::empty(ty.clone()).into()))
         }
-        Object::Coop(coop) if args.is_empty() => {
-            Some(coop::create(sema, &coop).map(Operand::Value))
-        }
+        Object::Coop(coop) if args.is_empty() => Some(coop::create(sema, &coop).map(Operand::Value)),
         // A copy.
         _ => match args {
             [Arg::Operand(operand, _)] if operand.ty() == ty => Some(Ok(operand.clone())),
@@ -614,13 +541,7 @@ pub fn construct(
 }
 
 /// `scales_plane(pointer)`
-fn construct_plane(
-    sema: &mut Sema<'_>,
-    ty: &Type,
-    plane: &PlaneType,
-    args: &[Arg],
-    span: Span,
-) -> Res<Operand> {
+fn construct_plane(sema: &mut Sema<'_>, ty: &Type, plane: &PlaneType, args: &[Arg], span: Span) -> Res<Operand> {
     let [Arg::Operand(operand, _)] = args else {
         return sema.err(
             "E0848",
@@ -637,10 +558,8 @@ fn construct_plane(
     let value = sema.rvalue(operand.clone())?;
     match (&value.ty, value.leaf()) {
         (Type::Pointer(pointee), Some(leaf))
-            if matches!(
-                pointee.ty,
-                Type::Scalar(anymetal_ir::Scalar::U8) | Type::Format(_)
-            ) && pointee.space_or_thread() == plane.space =>
+            if matches!(pointee.ty, Type::Scalar(anymetal_ir::Scalar::U8) | Type::Format(_))
+                && pointee.space_or_thread() == plane.space =>
         {
             Ok(Value {
                 ty: ty.clone(),
@@ -664,16 +583,10 @@ fn construct_plane(
 
 /// Converts a value implicitly to or from an object type (tensor handle → offset, static → dynamic extents, …).
 /// `None` if there is no such conversion. Must not emit when `dry` is set; then only the answer matters.
-pub fn convert(
-    sema: &mut Sema<'_>,
-    value: &Operand,
-    to: &Type,
-    dry: bool,
-    span: Span,
-) -> Option<Res<Value>> {
+pub fn convert(sema: &mut Sema<'_>, value: &Operand, to: &Type, dry: bool, span: Span) -> Option<Res<Value>> {
     match (value.ty().as_object(), to) {
         (Some(Object::Tensor(_)), Type::Object(object)) => match &**object {
-            Object::Tensor(to) => tensor::convert(sema, value, to, dry, span),
+            Object::Tensor(to) => view::convert(sema, value, to, dry, span),
             _ => None,
         },
         (Some(Object::Extents(from)), Type::Object(object)) => match &**object {
@@ -683,16 +596,11 @@ pub fn convert(
                 }
                 let extents = extents.clone();
                 let args = [Arg::Operand(value.clone(), span)];
-                Some(
-                    tensor::construct_extents(sema, &extents, &args, span)
-                        .and_then(|made| sema.rvalue(made)),
-                )
+                Some(extents::construct_extents(sema, &extents, &args, span).and_then(|made| sema.rvalue(made)))
             }
             _ => None,
         },
-        (Some(Object::Truth(truth)), Type::Scalar(anymetal_ir::Scalar::Bool)) => {
-            Some(Ok(sema.bool_value(*truth)))
-        }
+        (Some(Object::Truth(truth)), Type::Scalar(anymetal_ir::Scalar::Bool)) => Some(Ok(sema.bool_value(*truth))),
         // The explicit conversion of a vote to its mask.
         (Some(Object::Tag("simd_vote")), Type::Scalar(anymetal_ir::Scalar::U64)) => {
             if dry {

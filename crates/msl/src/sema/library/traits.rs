@@ -86,9 +86,7 @@ pub fn lookup(name: &str) -> Option<LibEntity> {
             adjusted(sema, "add_const_t", args, span, QualType::with_const)
         },
         "make_unsigned_t" => |sema: &mut Sema<'_>, args: &[TemplateArg], span: Span| {
-            adjusted(sema, "make_unsigned_t", args, span, |ty| {
-                signedness(ty, false)
-            })
+            adjusted(sema, "make_unsigned_t", args, span, |ty| signedness(ty, false))
         },
         "make_signed_t" => |sema: &mut Sema<'_>, args: &[TemplateArg], span: Span| {
             adjusted(sema, "make_signed_t", args, span, |ty| signedness(ty, true))
@@ -127,10 +125,7 @@ fn signedness(ty: QualType, signed: bool) -> QualType {
         (_, true) => Scalar::I64,
         (_, false) => Scalar::U64,
     };
-    QualType {
-        ty: to.into(),
-        ..ty
-    }
+    QualType { ty: to.into(), ..ty }
 }
 
 /// `metal::array<T, N>` behaves as an array that is copied as a value.
@@ -140,11 +135,7 @@ fn instantiate_array(sema: &mut Sema<'_>, args: &[TemplateArg], span: Span) -> R
     let count = int_at(sema, "array", &args, 1, span)?;
     match u64::try_from(count) {
         Ok(count) => Ok(Type::Array(Rc::new(element), count).into()),
-        Err(_) => sema.err(
-            "E0920",
-            format!("'array' cannot have {count} elements"),
-            span,
-        ),
+        Err(_) => sema.err("E0920", format!("'array' cannot have {count} elements"), span),
     }
 }
 
@@ -169,12 +160,7 @@ fn instantiate_limits(sema: &mut Sema<'_>, args: &[TemplateArg], span: Span) -> 
 pub fn limit(scalar: Scalar, name: &str) -> Option<Value> {
     let bits = scalar.bits();
     let integer = |value: i128| Some(Value::one(scalar, Sema::int_leaf(scalar, value)));
-    let raw = |bits: u64| {
-        Some(Value::one(
-            scalar,
-            Leaf::Const(anymetal_ir::Const { ty: scalar, bits }),
-        ))
-    };
+    let raw = |bits: u64| Some(Value::one(scalar, Leaf::Const(anymetal_ir::Const { ty: scalar, bits })));
     let number = |value: i128| Some(Value::one(Scalar::I32, Sema::int_leaf(Scalar::I32, value)));
     let flag = |value: bool| {
         Some(Value::one(
@@ -186,16 +172,7 @@ pub fn limit(scalar: Scalar, name: &str) -> Option<Value> {
     let float: Option<([u64; 5], i128)> = match scalar {
         Scalar::F16 => Some(([0x7bff, 0x0400, 0x1400, 0x7c00, 0x7e00], 11)),
         Scalar::BF16 => Some(([0x7f7f, 0x0080, 0x3c00, 0x7f80, 0x7fc0], 8)),
-        Scalar::F32 => Some((
-            [
-                0x7f7f_ffff,
-                0x0080_0000,
-                0x3400_0000,
-                0x7f80_0000,
-                0x7fc0_0000,
-            ],
-            24,
-        )),
+        Scalar::F32 => Some(([0x7f7f_ffff, 0x0080_0000, 0x3400_0000, 0x7f80_0000, 0x7fc0_0000], 24)),
         _ => None,
     };
     match (name, float) {
@@ -232,9 +209,7 @@ pub fn limit(scalar: Scalar, name: &str) -> Option<Value> {
     match name {
         "max" => integer(high),
         "min" | "lowest" => integer(low),
-        "epsilon" | "infinity" | "quiet_NaN" | "signaling_NaN" | "denorm_min" | "round_error" => {
-            integer(0)
-        }
+        "epsilon" | "infinity" | "quiet_NaN" | "signaling_NaN" | "denorm_min" | "round_error" => integer(0),
         _ => None,
     }
 }
@@ -292,9 +267,7 @@ pub fn predicate(name: &str, args: &[TemplateArg]) -> Option<bool> {
         "is_tensor_handle" => tensor.is_some_and(|tensor| tensor.storage != TensorStorage::Inline),
         "is_tensor_inline" => tensor.is_some_and(|tensor| tensor.storage == TensorStorage::Inline),
         "has_tensor_offset" => tensor.is_some_and(|tensor| tensor.storage == TensorStorage::Offset),
-        "has_tensor_blockwise" | "is_tensor_blockwise" => {
-            tensor.is_some_and(|tensor| tensor.plane.is_some())
-        }
+        "has_tensor_blockwise" | "is_tensor_blockwise" => tensor.is_some_and(|tensor| tensor.plane.is_some()),
         "is_execution_thread" => first.ty.as_object() == Some(&Object::ExecutionScope(0)),
         "is_execution_simdgroups" => {
             matches!(first.ty.as_object(), Some(Object::ExecutionScope(count)) if *count > 0)
@@ -330,11 +303,7 @@ truth_templates! {
 pub fn call_limit(sema: &mut Sema<'_>, scalar: Scalar, call: &Call<'_>) -> Option<Res<Operand>> {
     let value = limit(scalar, call.name)?;
     if !call.args.is_empty() {
-        return Some(sema.err(
-            "E0811",
-            format!("'{}' takes no arguments", call.name),
-            call.span,
-        ));
+        return Some(sema.err("E0811", format!("'{}' takes no arguments", call.name), call.span));
     }
     Some(Ok(value.into()))
 }
