@@ -52,9 +52,9 @@ impl Fill {
             return Ok(Fill::List(values));
         }
         let mut ahead = Scan::new(scan.rest_of_line());
-        let path = ahead.to_space();
+        let path = ahead.until_space();
         if path.ends_with(".npy") {
-            scan.to_space();
+            scan.until_space();
             return Ok(Fill::File(PathBuf::from(path)));
         }
         let name = scan.word()?;

@@ -90,7 +90,7 @@ impl<'a> Scan<'a> {
     }
 
     /// Everything up to a space or the end.
-    pub fn to_space(&mut self) -> &'a str {
+    pub fn until_space(&mut self) -> &'a str {
         let rest = self.rest();
         let length = rest.find(' ').unwrap_or(rest.len());
         self.at += length;
