@@ -1,7 +1,7 @@
 //! The state of one lowering: tables, scopes, the kernel being built, errors.
 //!
 //! One [`Sema`] lowers one kernel. Lowering *is* checking: the tree is walked once, each expression yields an
-//! [`Operand`](super::value::Operand), and instructions are emitted on the way. In *constant mode* ([`Sema::const_eval`] > 0) the same walk
+//! [`Operand`], and instructions are emitted on the way. In *constant mode* ([`Sema::const_eval`] > 0) the same walk
 //! runs as an interpreter: variables are compile-time cells, branches are taken, loops run, and whatever cannot be folded is an error.
 
 use std::cell::RefCell;
