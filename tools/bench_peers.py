@@ -2,8 +2,8 @@
 
     python tools/bench_peers.py [--threads 2] [--only NAME[,NAME]] [--minilm FOLDER] [--seconds 3]
 
-Prints one JSON object a line: name, shape, peer, unit ("ms"), min, median, runs. Names: matmul, attention, gelu, rms_norm, minilm,
-interpreter. --minilm is the folder that tools/export_minilm.py wrote; without it the interpreter is skipped.
+Prints one JSON object a line: name, shape, peer, unit ("ms"), min, median, runs. Names: matmul, attention, gelu, rms_norm, softmax,
+transpose, minilm, interpreter. --minilm is the folder that tools/export_minilm.py wrote; without it the interpreter is skipped.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
+import bench_peers_lanes as lanes
 import minilm_model
 
 MINILM_TOKENS = 64  # tokens of each sentence in the MiniLM measurements
@@ -58,13 +59,6 @@ def matmul(seconds: float) -> None:
     for name, dtype in (("f32", torch.float32), ("bf16", torch.bfloat16)):
         a, b = torch.randn(2048, 2048).to(dtype), torch.randn(2048, 2048).to(dtype)
         report(f"matmul_{name}", "2048x2048x2048", "torch", measure(lambda: a @ b, seconds))
-
-
-def attention(seconds: float) -> None:
-    for name, dtype in (("f32", torch.float32), ("bf16", torch.bfloat16)):
-        q, k, v = (torch.randn(1, 8, 1024, 64).to(dtype) for _ in range(3))
-        report(f"attention_{name}", "8x1024x64", "torch",
-               measure(lambda: F.scaled_dot_product_attention(q, k, v), seconds))
 
 
 def gelu(seconds: float) -> None:
@@ -115,12 +109,13 @@ def main() -> None:
     warnings.simplefilter("ignore")
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--only", default="matmul,attention,gelu,rms_norm,minilm,interpreter")
+    parser.add_argument("--only", default="matmul,attention,gelu,rms_norm,softmax,transpose,minilm,interpreter")
     parser.add_argument("--minilm", type=pathlib.Path)
     parser.add_argument("--seconds", type=float, default=3.0)
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
-    functions = {"matmul": matmul, "attention": attention, "gelu": gelu, "rms_norm": rms_norm, "minilm": minilm}
+    functions = {"matmul": matmul, "gelu": gelu, "rms_norm": rms_norm, "minilm": minilm}
+    functions |= lanes.functions(measure, report)
     with torch.inference_mode():
         for name in arguments.only.split(","):
             if name == "interpreter":

@@ -2,36 +2,40 @@
 
 use anymetal_coreai::{Asset, Program};
 
-use anymetal::{Buffer, CompileOptions, Device, ElementFormat, Pipeline, Saturation, Size};
+use anymetal::{Buffer, CompileOptions, Device, ElementFormat, Library, Pipeline, Saturation, Size};
 
 use crate::{Result, measure, random, report};
 
-fn pipeline(device: &Device, file: &str, kernel: &str) -> Result<Pipeline> {
+/// A file of `kernels/`.
+pub(crate) fn library(device: &Device, file: &str) -> Result<Library> {
     let options = CompileOptions {
         include_dirs: vec!["kernels/include".into()],
         ..CompileOptions::default()
     };
-    Ok(device
-        .new_library_from_file(format!("kernels/{file}"), &options)?
-        .pipeline(kernel)?)
+    Ok(device.new_library_from_file(format!("kernels/{file}"), &options)?)
 }
 
-fn filled(device: &Device, format: ElementFormat, count: usize, seed: u64) -> Result<Buffer> {
+fn pipeline(device: &Device, file: &str, kernel: &str) -> Result<Pipeline> {
+    Ok(library(device, file)?.pipeline(kernel)?)
+}
+
+/// A buffer of random elements.
+pub(crate) fn filled(device: &Device, format: ElementFormat, count: usize, seed: u64) -> Result<Buffer> {
     Ok(device.new_buffer_with_bytes(&format.pack_f32(&random(count, seed), Saturation::Default))?)
 }
 
 /// Dispatches a kernel over bound buffers until the seconds are over.
-fn time(
+pub(crate) fn time(
     seconds: f64,
     device: &Device,
     pipeline: &Pipeline,
     buffers: &[&Buffer],
     bytes: (u32, &[u8]),
     groups: impl Into<Size>,
-    threads: usize,
+    threads: impl Into<Size>,
 ) -> Result<Vec<std::time::Duration>> {
     let queue = device.new_queue();
-    let groups = groups.into();
+    let (groups, threads) = (groups.into(), threads.into());
     measure(seconds, || {
         let mut encoder = queue.encoder();
         encoder.set_pipeline(pipeline);
@@ -45,7 +49,8 @@ fn time(
     })
 }
 
-fn ints(values: &[i32]) -> Vec<u8> {
+/// The bytes of `int` arguments.
+pub(crate) fn ints(values: &[i32]) -> Vec<u8> {
     values.iter().flat_map(|value| value.to_le_bytes()).collect()
 }
 
@@ -69,33 +74,6 @@ pub fn matmul(seconds: f64) -> Result<()> {
             128,
         )?;
         report(&format!("matmul_{name}"), "2048x2048x2048", times);
-    }
-    Ok(())
-}
-
-/// FlashAttention, 8 heads × 1024 × 64, not causal.
-pub fn attention(seconds: f64) -> Result<()> {
-    const HEADS: usize = 8;
-    const LENGTH: usize = 1024;
-    const DIM: usize = 64;
-    let device = Device::system_default();
-    for (name, format) in [("f32", ElementFormat::F32), ("bf16", ElementFormat::BF16)] {
-        let pipeline = pipeline(&device, "flash_attention.metal", &format!("flash_attention_{name}_d64"))?;
-        let [q, k, v, o] = [1, 2, 3, 4].map(|seed| filled(&device, format, HEADS * LENGTH * DIM, seed));
-        let mut sizes = ints(&[LENGTH as i32, LENGTH as i32, HEADS as i32, HEADS as i32, 0]);
-        sizes.extend((1.0 / (DIM as f32).sqrt()).to_le_bytes());
-        sizes.extend([0u8; 12]);
-        let groups = [LENGTH / 64, HEADS, 1];
-        let times = time(
-            seconds,
-            &device,
-            &pipeline,
-            &[&q?, &k?, &v?, &o?],
-            (4, &sizes),
-            groups,
-            128,
-        )?;
-        report(&format!("attention_{name}"), "8x1024x64", times);
     }
     Ok(())
 }

@@ -8,6 +8,7 @@
 //! the repository.
 
 mod kernels;
+mod lanes;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -22,7 +23,16 @@ struct Options {
     seconds: f64,
 }
 
-const NAMES: [&str; 6] = ["matmul", "attention", "gelu", "rms_norm", "minilm", "compile"];
+const NAMES: [&str; 8] = [
+    "matmul",
+    "attention",
+    "gelu",
+    "rms_norm",
+    "softmax",
+    "transpose",
+    "minilm",
+    "compile",
+];
 
 /// An error of a benchmark is only shown.
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
@@ -60,7 +70,9 @@ fn run(options: &Options) -> Result<()> {
     for name in &options.only {
         match name.as_str() {
             "matmul" => kernels::matmul(options.seconds)?,
-            "attention" => kernels::attention(options.seconds)?,
+            "attention" => lanes::attention(options.seconds)?,
+            "softmax" => lanes::softmax(options.seconds)?,
+            "transpose" => lanes::transpose(options.seconds)?,
             "gelu" => kernels::gelu(options.seconds)?,
             "rms_norm" => kernels::rms_norm(options.seconds)?,
             "compile" => kernels::compile(options.seconds)?,

@@ -41,11 +41,13 @@ impl Options {
 }
 
 /// Groups of measurements: ours, and the peers' names for the same.
-const GROUPS: [(&str, &str); 6] = [
+const GROUPS: [(&str, &str); 8] = [
     ("matmul", "matmul"),
     ("attention", "attention"),
     ("gelu", "gelu"),
     ("rms_norm", "rms_norm"),
+    ("softmax", "softmax"),
+    ("transpose", "transpose"),
     ("minilm", "minilm,interpreter"),
     ("compile", ""),
 ];
