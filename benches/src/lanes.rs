@@ -7,7 +7,8 @@ use crate::{Result, report};
 
 /// FlashAttention, 8 heads, not causal: lengths 1024 and 4096, head dimensions 64 and 128, in `f32` and `bf16`. The names
 /// with `_fallback` answer the layout query of the second product with false, so P goes through threadgroup memory.
-pub fn attention(seconds: f64) -> Result<()> {
+/// Only names and shapes that contain `wanted` are measured.
+pub fn attention(seconds: f64, wanted: &str) -> Result<()> {
     const HEADS: usize = 8;
     let device = Device::system_default();
     let library = library(&device, "flash_attention.metal")?;
@@ -20,18 +21,19 @@ pub fn attention(seconds: f64) -> Result<()> {
             sizes.extend([0u8; 12]);
             let groups = [length / 64, HEADS, 1];
             for (suffix, fallback) in [("", false), ("_fallback", true)] {
+                let name = format!("attention_{name}{suffix}");
+                let shape = format!("{HEADS}x{length}x{dim}");
+                if !format!("{name} {shape}").contains(wanted) {
+                    continue;
+                }
                 let pipeline = library.pipeline_with(
-                    &format!("flash_attention_{name}_d{dim}"),
+                    &format!("flash_{}_d{dim}", name.trim_end_matches("_fallback")),
                     &FunctionConstants::new(),
                     &ExecutionOptions::new().with_force_incompatible(fallback),
                 )?;
                 let buffers = [&q, &k, &v, &o];
                 let times = time(seconds, &device, &pipeline, &buffers, (4, &sizes), groups, 128)?;
-                report(
-                    &format!("attention_{name}{suffix}"),
-                    &format!("{HEADS}x{length}x{dim}"),
-                    times,
-                );
+                report(&name, &shape, times);
             }
         }
     }

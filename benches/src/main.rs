@@ -1,8 +1,9 @@
 //! Our side of `cargo xtask bench`: times the kernels of `kernels/` and MiniLM, and prints one JSON object a line.
 //!
 //! ```text
-//! anymetal-bench [--only NAME[,NAME]] [--minilm FOLDER] [--seconds S]
+//! anymetal-bench [--only NAME[,NAME]] [--shape TEXT] [--minilm FOLDER] [--seconds S]
 //! ```
+//! `--shape` keeps the attention measurements whose name and shape (as in "attention_f32 8x1024x64") contain the text.
 //! Keys: name, shape, unit ("ms"), min, median, runs, path. The names are those of `tools/bench_peers.py`, whose method this
 //! repeats: two calls to warm up, then at least three and until the seconds are over. Data is random; run from the root of
 //! the repository.
@@ -19,6 +20,7 @@ use anymetal_coreai::{Array, Model};
 /// What to measure.
 struct Options {
     only: Vec<String>,
+    shape: String,
     minilm: Option<PathBuf>,
     seconds: f64,
 }
@@ -40,6 +42,7 @@ type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 fn parse() -> Result<Options> {
     let mut options = Options {
         only: NAMES.map(str::to_string).to_vec(),
+        shape: String::new(),
         minilm: None,
         seconds: 3.0,
     };
@@ -48,6 +51,7 @@ fn parse() -> Result<Options> {
         let value = words.next().ok_or_else(|| format!("{word} needs a value"))?;
         match word.as_str() {
             "--only" => options.only = value.split(',').map(str::to_string).collect(),
+            "--shape" => options.shape = value,
             "--minilm" => options.minilm = Some(value.into()),
             "--seconds" => options.seconds = value.parse()?,
             _ => return Err(format!("unknown option {word}").into()),
@@ -70,7 +74,7 @@ fn run(options: &Options) -> Result<()> {
     for name in &options.only {
         match name.as_str() {
             "matmul" => kernels::matmul(options.seconds)?,
-            "attention" => lanes::attention(options.seconds)?,
+            "attention" => lanes::attention(options.seconds, &options.shape)?,
             "softmax" => lanes::softmax(options.seconds)?,
             "transpose" => lanes::transpose(options.seconds)?,
             "gelu" => kernels::gelu(options.seconds)?,
