@@ -354,6 +354,8 @@ pub fn execution_option(options: ExecutionOptions, word: &str) -> Option<Executi
     Some(match word {
         "force-incompatible" => options.with_force_incompatible(true),
         "static-overhang=zero" => options.with_static_overhang_zero(true),
+        "layout=device" => options.with_permuted_layout(false),
+        "layout=permuted" => options.with_permuted_layout(true),
         "deterministic" => options.with_deterministic(true),
         _ => return None,
     })

@@ -70,7 +70,7 @@ names! {
         Left "left", Right "right", Destination "destination", RowReduction "row_reduction",
         ColumnReduction "column_reduction",
     }
-    LayoutKind { R "R", S "S", }
+    LayoutKind { R "R", S "S", Permuted "permuted", }
     Access { ReadOnly "read", WriteOnly "write", ReadWrite "read_write", Unused "unused", }
     AddressSpace { Device "device", Constant "constant", Threadgroup "threadgroup", Thread "thread", }
     Scalar {

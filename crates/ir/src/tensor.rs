@@ -135,6 +135,10 @@ pub enum LayoutKind {
     R,
     /// 8×8 blocks, 2 slots a lane (strict float).
     S,
+    /// A legal layout that no device is known to have, for tests: layout R with lanes and slots exchanged by a fixed
+    /// bijection, and some slots of each lane invalid. What a kernel computes with the layout's queries stays the same;
+    /// what it computes from assumed positions does not.
+    Permuted,
 }
 
 /// A cooperative tensor of a kernel. The tile is `rows` × `columns`, stored orientation; a reduction tensor has one of
@@ -166,7 +170,7 @@ pub struct Cooperative {
 /// slots are invalid. Tiles of several SIMD-groups are split into bands of rows when the rows suffice, else of columns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Layout {
-    /// R or S.
+    /// R, S, or the permuted one.
     pub kind: LayoutKind,
     /// Rows of the tile (of all SIMD-groups together).
     pub rows: u32,
@@ -208,19 +212,35 @@ impl Layout {
         }
     }
 
+    /// The layout whose lanes and slots [`LayoutKind::Permuted`] exchanges.
+    fn unpermuted(&self) -> Layout {
+        Layout {
+            kind: LayoutKind::R,
+            ..*self
+        }
+    }
+
+    /// Where the permuted layout has its element: the lane and slot of layout R. Invalid slots give slots past its capacity.
+    fn permutation(&self, lane: u32, slot: u32) -> (u32, u32) {
+        // The reversed bits take the lanes of a row, which differ in bits 0 and 3, to lanes that differ in bits 4 and 1.
+        let lane = (lane.reverse_bits() >> 27) ^ 0b10110;
+        let total = self.capacity();
+        let step = [5, 7, 11, 13].into_iter().find(|step| !total.is_multiple_of(*step));
+        (lane, (slot * step.unwrap_or(1) + 3) % total.max(1))
+    }
+
     /// Slots of each lane.
     pub fn capacity(&self) -> u32 {
         let (rows, columns, _) = self.band();
         match self.role {
-            CoopRole::RowReduction => match self.kind {
-                LayoutKind::R | LayoutKind::S => rows.div_ceil(8),
-            },
+            _ if self.kind == LayoutKind::Permuted => self.unpermuted().capacity() + 4,
+            CoopRole::RowReduction => rows.div_ceil(8),
             CoopRole::ColumnReduction => match self.kind {
-                LayoutKind::R => columns.div_ceil(16) * 4,
+                LayoutKind::R | LayoutKind::Permuted => columns.div_ceil(16) * 4,
                 LayoutKind::S => columns.div_ceil(8) * 2,
             },
             _ => match self.kind {
-                LayoutKind::R => rows.div_ceil(8) * columns.div_ceil(16) * 4,
+                LayoutKind::R | LayoutKind::Permuted => rows.div_ceil(8) * columns.div_ceil(16) * 4,
                 LayoutKind::S => rows.div_ceil(8) * columns.div_ceil(8) * 2,
             },
         }
@@ -232,15 +252,21 @@ impl Layout {
         if slot >= self.capacity() || lane >= 32 || simdgroup >= self.simdgroups.max(1) {
             return None;
         }
+        if self.kind == LayoutKind::Permuted {
+            let (lane, slot) = self.permutation(lane, slot);
+            return self.unpermuted().position(simdgroup, lane, slot);
+        }
         let bit = |i: u32| (lane >> i) & 1;
         let (band_rows, band_columns, by_rows) = self.band();
         let row_blocks = band_rows.div_ceil(8);
         let (row, column) = match (self.kind, self.role) {
-            (LayoutKind::R, CoopRole::RowReduction) => (4 * bit(4) + 2 * bit(2) + bit(1) + 8 * slot, 0),
-            (LayoutKind::R, CoopRole::ColumnReduction) => {
+            (LayoutKind::R | LayoutKind::Permuted, CoopRole::RowReduction) => {
+                (4 * bit(4) + 2 * bit(2) + bit(1) + 8 * slot, 0)
+            }
+            (LayoutKind::R | LayoutKind::Permuted, CoopRole::ColumnReduction) => {
                 (0, 4 * (2 * bit(3) + bit(0)) + (slot & 3) + 16 * (slot >> 2))
             }
-            (LayoutKind::R, _) => {
+            (LayoutKind::R | LayoutKind::Permuted, _) => {
                 let (rb, cb) = ((slot >> 2) % row_blocks, (slot >> 2) / row_blocks);
                 (
                     4 * bit(4) + 2 * bit(2) + bit(1) + 8 * rb,

@@ -78,7 +78,7 @@ fn strict_layout_as_measured() {
 
 #[test]
 fn every_element_has_one_slot() {
-    for kind in [LayoutKind::R, LayoutKind::S] {
+    for kind in [LayoutKind::R, LayoutKind::S, LayoutKind::Permuted] {
         for simdgroups in [1, 2, 3, 4, 8] {
             for rows in [1, 3, 8, 12, 16, 17, 24, 32, 40, 64, 100, 128] {
                 for columns in [1, 5, 8, 13, 16, 24, 32, 33, 48, 64, 96] {
@@ -108,7 +108,7 @@ fn every_element_has_one_slot() {
 /// Every lane that holds an element of a row (column) has exactly one valid slot for it, which `map_iterator` needs.
 #[test]
 fn reductions_cover_the_rows_and_columns_of_each_lane() {
-    for kind in [LayoutKind::R, LayoutKind::S] {
+    for kind in [LayoutKind::R, LayoutKind::S, LayoutKind::Permuted] {
         for rows in [1, 4, 8, 12, 16, 20, 32, 40] {
             for columns in [3, 8, 16, 20, 32, 64] {
                 let tile = layout(kind, CoopRole::Destination, rows, columns, 1);
@@ -142,6 +142,46 @@ fn reductions_cover_the_rows_and_columns_of_each_lane() {
                 assert_eq!(all(&by_row).len() as u32, rows);
                 assert_eq!(all(&by_column).len() as u32, columns);
             }
+        }
+    }
+}
+
+/// The permuted layout gives no lane the elements that layout R gives it, has slots that are invalid, and takes apart the
+/// lanes that kernels combine by `simd_shuffle_xor` with 1 and 8 to reduce a row.
+#[test]
+fn the_permuted_layout_is_none_of_a_device() {
+    use CoopRole::{ColumnReduction, Destination, RowReduction};
+    for (role, rows, columns) in [
+        (Destination, 16, 16),
+        (Destination, 16, 32),
+        (Destination, 32, 32),
+        (Destination, 64, 64),
+        (RowReduction, 32, 1),
+        (ColumnReduction, 1, 32),
+    ] {
+        let known = layout(LayoutKind::R, role, rows, columns, 1);
+        let other = layout(LayoutKind::Permuted, role, rows, columns, 1);
+        assert!(other.capacity() > known.capacity());
+        let (mut same, mut invalid) = (0, 0);
+        for lane in 0..32 {
+            for slot in 0..other.capacity() {
+                match other.position(0, lane, slot) {
+                    None => invalid += 1,
+                    place => same += u32::from(place == known.position(0, lane, slot)),
+                }
+            }
+        }
+        assert_eq!(invalid, 32 * (other.capacity() - known.capacity()));
+        assert!(same * 4 <= 32 * known.capacity(), "{role:?} {rows} × {columns}: {same}");
+        if role == Destination {
+            let row = |lane: u32| {
+                (0..other.capacity())
+                    .find_map(|slot| other.position(0, lane, slot))
+                    .unwrap()
+                    .0
+                    % 8
+            };
+            assert!((0..32).all(|lane| row(lane) != row(lane ^ 1)));
         }
     }
 }

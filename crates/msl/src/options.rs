@@ -78,6 +78,9 @@ pub struct CompileOptions {
     pub fast_math: bool,
     /// Turns those refusals into warnings that have a meaning here although Apple's headers refuse the source.
     pub lenient: bool,
+    /// Gives cooperative tensors a layout that differs from those of known devices
+    /// ([`LayoutKind::Permuted`](anymetal_ir::LayoutKind::Permuted)), to find kernels that rely on one.
+    pub permuted_layout: bool,
     /// Files that exist only in memory, by the name an `#include` uses; they come before the disk.
     pub virtual_files: BTreeMap<String, String>,
     /// May `#include` read files from the disk? False for kernels that come inside a model.
@@ -96,6 +99,7 @@ impl Default for CompileOptions {
             force_includes: Vec::new(),
             fast_math: true,
             lenient: false,
+            permuted_layout: false,
             virtual_files: BTreeMap::new(),
             allow_files: true,
             max_errors: 20,

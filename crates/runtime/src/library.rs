@@ -83,7 +83,7 @@ impl Library {
         if let Some(found) = cache().get(&key) {
             return Ok(found.clone());
         }
-        let kernel = Arc::new(self.kernel(kernel, constants)?);
+        let kernel = Arc::new(self.lower(kernel, constants, options.permuted_layout)?);
         let pipeline = Pipeline::new(kernel, options)?;
         cache().insert(key, pipeline.clone());
         Ok(pipeline)
@@ -91,6 +91,10 @@ impl Library {
 
     /// The kernel's intermediate form, for inspection.
     pub fn kernel(&self, name: &str, constants: &FunctionConstants) -> Result<Kernel> {
+        self.lower(name, constants, false)
+    }
+
+    fn lower(&self, name: &str, constants: &FunctionConstants, permuted_layout: bool) -> Result<Kernel> {
         let names = self.kernel_names();
         if !names.iter().any(|n| n == name) {
             return Err(Error::NoSuchKernel(Box::new(NoSuchKernel::new(
@@ -100,7 +104,13 @@ impl Library {
             ))));
         }
         self.check_constants(name, constants)?;
-        let mut kernel = self.0.front.specialize(name, &to_msl(constants))?;
+        let constants = to_msl(constants);
+        let front = &self.0.front;
+        let mut kernel = if permuted_layout {
+            front.specialize_with_layout(name, &constants, true)?
+        } else {
+            front.specialize(name, &constants)?
+        };
         verify(&kernel)?;
         passes::optimize(&mut kernel);
         Ok(kernel)

@@ -149,6 +149,10 @@ pub struct ExecutionOptions {
     pub deterministic: bool,
     /// Reading past a tensor through a static extent gives zeros instead of a fault.
     pub static_overhang_zero: bool,
+    /// Cooperative tensors get another legal layout than those of known devices: lanes and slots hold other elements, and
+    /// some slots are invalid. The results of a kernel that asks where its elements are stay the same; those of one that
+    /// relies on a device's layout change.
+    pub permuted_layout: bool,
     /// Ends a dispatch with a fault after so many instructions of one threadgroup; a stop for endless loops.
     pub instruction_budget: Option<u64>,
     /// Counts the bytes that the kernel reads and writes, at some cost in speed.
@@ -175,6 +179,7 @@ impl ExecutionOptions {
         force_incompatible with_force_incompatible;
         deterministic with_deterministic;
         static_overhang_zero with_static_overhang_zero;
+        permuted_layout with_permuted_layout;
         count_traffic with_count_traffic;
     }
 

@@ -64,6 +64,10 @@ pub struct Options {
     /// What reading past a static extent does: `fault` or `zero`
     #[arg(long, default_value = "fault", value_parser = ["fault", "zero"])]
     static_overhang: String,
+    /// Where cooperative tensors hold their elements: `device`, as known devices do, or `permuted`, another legal layout that
+    /// shows which kernels rely on it
+    #[arg(long, default_value = "device", value_parser = ["device", "permuted"])]
+    layout: String,
     /// End the run with a fault after so many instructions of one threadgroup (without it an endless loop runs until
     /// Ctrl-C)
     #[arg(long, value_name = "INSTRUCTIONS")]
@@ -89,6 +93,7 @@ pub fn run(options: &Options, mut compile: CompileOptions) -> Outcome {
         .with_force_incompatible(options.force_incompatible)
         .with_deterministic(options.deterministic)
         .with_static_overhang_zero(options.static_overhang == "zero")
+        .with_permuted_layout(options.layout == "permuted")
         .with_count_traffic(options.traffic);
     if let Some(budget) = options.budget {
         execution = execution.with_instruction_budget(budget);

@@ -2,9 +2,10 @@
 
 use std::path::PathBuf;
 
-use anymetal::Device;
+use anymetal::{Device, ExecutionOptions};
 
 use super::Outcome;
+use crate::binding::execution_option;
 use crate::testing::junit::{self, Outcome as Result};
 use crate::testing::runner;
 
@@ -20,6 +21,9 @@ pub struct Options {
     /// Run only files whose path contains this text
     #[arg(long, value_name = "TEXT")]
     filter: Option<String>,
+    /// Runs every file with this option of docs/test-format.md; what the file says comes after it
+    #[arg(long = "option", value_name = "OPTION")]
+    options: Vec<String>,
     /// Name every run, not only failures
     #[arg(short, long)]
     verbose: bool,
@@ -28,6 +32,10 @@ pub struct Options {
 /// Runs the tests.
 pub fn run(options: &Options) -> Outcome {
     let device = Device::system_default();
+    let mut execution = ExecutionOptions::default();
+    for word in &options.options {
+        execution = execution_option(execution, word).ok_or_else(|| format!("`{word}` is no execution option"))?;
+    }
     let mut cases = Vec::new();
     for path in &options.paths {
         for file in runner::find(path)? {
@@ -38,7 +46,7 @@ pub fn run(options: &Options) -> Outcome {
             if !wanted {
                 continue;
             }
-            for case in runner::run_file(&device, &file) {
+            for case in runner::run_file(&device, &file, &execution) {
                 match &case.outcome {
                     Result::Passed if options.verbose => {
                         println!("ok      {} [{}] ({:.0} ms)", case.file, case.name, case.seconds * 1e3);

@@ -33,8 +33,8 @@ pub fn find(path: &Path) -> Result<Vec<PathBuf>, String> {
     Ok(out)
 }
 
-/// Runs all tests of a file. A file without annotations has none.
-pub fn run_file(device: &Device, path: &Path) -> Vec<Case> {
+/// Runs all tests of a file, with options that its own come after. A file without annotations has none.
+pub fn run_file(device: &Device, path: &Path, execution: &ExecutionOptions) -> Vec<Case> {
     let file = path.display().to_string();
     let case = |name: &str, seconds, outcome| Case {
         file: file.clone(),
@@ -62,7 +62,7 @@ pub fn run_file(device: &Device, path: &Path) -> Vec<Case> {
         let outcome = if !run.only.is_empty() && !run.only.iter().any(|backend| backend == "cpu") {
             Outcome::Skipped(format!("only for {}", run.only.join(", ")))
         } else {
-            match run_one(device, path, &source, run) {
+            match run_one(device, path, &source, run, execution) {
                 Ok(()) => Outcome::Passed,
                 Err(why) => Outcome::Failed(why),
             }
@@ -72,14 +72,14 @@ pub fn run_file(device: &Device, path: &Path) -> Vec<Case> {
     cases
 }
 
-fn run_one(device: &Device, path: &Path, source: &str, run: &Run) -> Result<(), String> {
+fn run_one(device: &Device, path: &Path, source: &str, run: &Run, execution: &ExecutionOptions) -> Result<(), String> {
     let folder = path.parent().unwrap_or(Path::new("."));
     let mut compile = CompileOptions::default();
     if let Some(std) = &run.std {
         compile.std = std.parse().map_err(|error| format!("{error}"))?;
     }
     compile_flags::apply_all(&mut compile, &run.flags, folder)?;
-    let mut execution = ExecutionOptions::default().with_instruction_budget(20_000_000_000);
+    let mut execution = execution.clone().with_instruction_budget(20_000_000_000);
     for option in &run.options {
         if option == "lenient" {
             compile.lenient = true;

@@ -91,7 +91,7 @@ impl Library {
             file_name: file_name.to_string(),
         };
         let none = FunctionConstantValues::default();
-        let (mut sema, roots) = start(&translation, &none);
+        let (mut sema, roots) = start(&translation, &translation.options, &none);
         for (assert, env) in &roots.asserts {
             let env = env.clone();
             if let Err(fail) = sema.within(env, |s| s.static_assert(assert)) {
@@ -264,6 +264,20 @@ impl Library {
     /// # Errors
     /// There is no such kernel, or with these values the source is wrong (a failed `static_assert`, say).
     pub fn specialize(&self, name: &str, values: &FunctionConstantValues) -> Result<Kernel, Diagnostics> {
+        self.specialize_with_layout(name, values, self.translation.options.permuted_layout)
+    }
+
+    /// The same with the permuted layout of cooperative tensors, or without it, whatever
+    /// [`CompileOptions::permuted_layout`] says.
+    ///
+    /// # Errors
+    /// As [`specialize`](Self::specialize).
+    pub fn specialize_with_layout(
+        &self,
+        name: &str,
+        values: &FunctionConstantValues,
+        permuted: bool,
+    ) -> Result<Kernel, Diagnostics> {
         let Some(info) = self.kernel(name) else {
             let names: Vec<&str> = self.kernels.iter().map(|k| k.name.as_str()).collect();
             let d = Diagnostic::error("E0781", format!("there is no kernel '{name}'"), Span::default())
@@ -273,12 +287,15 @@ impl Library {
                 list: vec![d],
             });
         };
-        if let Some(kernel) = &info.lowered {
+        let as_compiled = permuted == self.translation.options.permuted_layout;
+        if let Some(kernel) = info.lowered.as_ref().filter(|_| as_compiled) {
             return Ok((**kernel).clone());
         }
         let root = info.root;
         with_large_stack(|| {
-            let (mut sema, roots) = start(&self.translation, values);
+            let mut options = self.translation.options.clone();
+            options.permuted_layout = permuted;
+            let (mut sema, roots) = start(&self.translation, &options, values);
             if let Err(fail) = lower(&mut sema, &roots, root) {
                 sema.report_fail(fail);
             }
@@ -295,8 +312,12 @@ impl Library {
 }
 
 /// A lowering with all declarations registered.
-fn start<'a>(translation: &'a Translation, values: &FunctionConstantValues) -> (Sema<'a>, Roots) {
-    let mut sema = Sema::new("", &translation.options, &translation.sources, values.clone());
+fn start<'a>(
+    translation: &'a Translation,
+    options: &'a CompileOptions,
+    values: &FunctionConstantValues,
+) -> (Sema<'a>, Roots) {
+    let mut sema = Sema::new("", options, &translation.sources, values.clone());
     let mut roots = Roots::default();
     let math = sema.math;
     sema.declare_all(&translation.decls, NamespaceId(0), &mut roots);

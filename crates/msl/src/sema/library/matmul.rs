@@ -214,7 +214,10 @@ fn destinations(left: ElementFormat, right: ElementFormat) -> String {
 }
 
 /// Strict float products have layout S, tensor-unit products layout R (reference 5.6).
-fn layout(descriptor: &MatmulDescriptor, left: ElementFormat, right: ElementFormat) -> LayoutKind {
+fn layout(sema: &Sema<'_>, descriptor: &MatmulDescriptor, left: ElementFormat, right: ElementFormat) -> LayoutKind {
+    if sema.options.permuted_layout {
+        return LayoutKind::Permuted;
+    }
     let float = left == ElementFormat::F32 || right == ElementFormat::F32;
     if float && !descriptor.relaxed_precision {
         LayoutKind::S
@@ -364,7 +367,7 @@ fn destination_type(
         rows,
         columns,
         simdgroups,
-        layout: layout(descriptor, formats[0], formats[1]),
+        layout: layout(sema, descriptor, formats[0], formats[1]),
         descriptor: *descriptor,
     })
 }
@@ -446,7 +449,7 @@ fn input_type(
         rows,
         columns,
         simdgroups,
-        layout: layout(descriptor, left, right),
+        layout: layout(sema, descriptor, left, right),
         descriptor: *descriptor,
     })
 }
