@@ -57,7 +57,7 @@ enum Command {
     Check(commands::check::Options),
     /// Works with single kernels
     #[command(subcommand)]
-    Kernel(Kernel),
+    Kernel(Box<Kernel>),
     /// Runs annotated kernels (docs/test-format.md)
     Test(commands::test::Options),
     /// Lists devices and tile paths
@@ -106,7 +106,10 @@ fn main() -> ExitCode {
         Command::Run(options) => commands::run::run(&options),
         Command::Inspect(options) => commands::inspect::run(&options),
         Command::Check(options) => commands::check::run(&options, compile),
-        Command::Kernel(Kernel::Run(options)) => commands::kernel_run::run(&options, compile),
+        Command::Kernel(kernel) => {
+            let Kernel::Run(options) = *kernel;
+            commands::kernel_run::run(&options, compile)
+        }
         Command::Test(options) => commands::test::run(&options),
         Command::Devices(options) => commands::devices::run(&options),
     };
