@@ -1,6 +1,6 @@
 // Tiled matrix product C = A·B over strided buffers, batched along the grid's z.
 //
-//   kernel name   matmul_{f32,f16,bf16}[_f32]_{nn,nt}_{TM}x{TN}
+//   kernel name   matmul_{f32,f16,bf16,f16_f32,bf16_f32,i8_i32}_{nn,nt}_{TM}x{TN}
 //                 the second type, if any, is C's; nt: B is stored [N, K], nn: [K, N]
 //   grid          threadgroups (ceil(N / TN), ceil(M / TM), batch)
 //   threads       128: four SIMD-groups share a tile
@@ -8,8 +8,8 @@
 //   buffer 0..2   A [M, K], B, C [M, N], rows lda, ldb, ldc elements apart
 //   buffer 3      matmul_sizes
 //
-// Tiles at the edges are cut by dynamic slices: nothing past an operand's end is read or written. Sums are in float, a 16-bit C is
-// rounded once.
+// Tiles at the edges are cut by dynamic slices: nothing past an operand's end is read or written. Sums are in float (int for
+// int8), a 16-bit C is rounded once.
 
 #include <metal_stdlib>
 #include <MetalPerformancePrimitives/MetalPerformancePrimitives.h>
@@ -79,3 +79,4 @@ MATMUL_OF_TYPE("f16", half, half)
 MATMUL_OF_TYPE("bf16", bfloat, bfloat)
 MATMUL_OF_TYPE("f16_f32", half, float)
 MATMUL_OF_TYPE("bf16_f32", bfloat, float)
+MATMUL_OF_TYPE("i8_i32", int8_t, int)

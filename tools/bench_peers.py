@@ -56,9 +56,32 @@ def measure(function: Callable[[], object], seconds: float) -> list[float]:
 
 
 def matmul(seconds: float) -> None:
-    for name, dtype in (("f32", torch.float32), ("bf16", torch.bfloat16)):
-        a, b = torch.randn(2048, 2048).to(dtype), torch.randn(2048, 2048).to(dtype)
-        report(f"matmul_{name}", "2048x2048x2048", "torch", measure(lambda: a @ b, seconds))
+    slow: set[str] = set()
+    for n in (512, 2048):
+        shape = f"{n}x{n}x{n}"
+        for name, dtype in (("f32", torch.float32), ("bf16", torch.bfloat16), ("f16", torch.float16)):
+            if name in slow:
+                continue
+            a, b = torch.randn(n, n).to(dtype), torch.randn(n, n).to(dtype)
+            times = measure(lambda: a @ b, seconds)
+            report(f"matmul_{name}", shape, "torch", times)
+            # Without half or bfloat instructions 512³ takes a tenth of a second in PyTorch, and 2048³ minutes.
+            if n == 512 and min(times) > 0.02:
+                slow.add(name)
+        a, b = (torch.randint(-128, 128, (n, n), dtype=torch.int8) for _ in range(2))
+        report("matmul_i8", shape, "torch._int_mm", measure(lambda: torch._int_mm(a, b), seconds))
+        int8_linear(shape, n, seconds)
+
+
+def int8_linear(shape: str, n: int, seconds: float) -> None:
+    """oneDNN's own int8 product, as PyTorch's quantised linear layer calls it: u8 by s8, packed beforehand, into float."""
+    a = torch.randint(0, 256, (n, n), dtype=torch.uint8)
+    b = torch.randint(-128, 128, (n, n), dtype=torch.int8)
+    packed = torch.ops.onednn.qlinear_prepack(b, [n, n])
+    scale, zero = torch.ones(n), torch.zeros(n, dtype=torch.int64)
+    report("matmul_i8", shape, "oneDNN, packed",
+           measure(lambda: torch.ops.onednn.qlinear_pointwise(a, 1.0, 0, packed, scale, zero, None, 1.0, 0,
+                                                              torch.float32, "none", [], ""), seconds))
 
 
 def gelu(seconds: float) -> None:

@@ -15,7 +15,8 @@ pub(crate) fn library(device: &Device, file: &str) -> Result<Library> {
     Ok(device.new_library_from_file(format!("kernels/{file}"), &options)?)
 }
 
-fn pipeline(device: &Device, file: &str, kernel: &str) -> Result<Pipeline> {
+/// A kernel of a file of `kernels/`.
+pub(crate) fn pipeline(device: &Device, file: &str, kernel: &str) -> Result<Pipeline> {
     Ok(library(device, file)?.pipeline(kernel)?)
 }
 
@@ -52,30 +53,6 @@ pub(crate) fn time(
 /// The bytes of `int` arguments.
 pub(crate) fn ints(values: &[i32]) -> Vec<u8> {
     values.iter().flat_map(|value| value.to_le_bytes()).collect()
-}
-
-/// `matmul2d` 2048³ in threadgroup tiles of 128 × 128.
-pub fn matmul(seconds: f64) -> Result<()> {
-    const N: usize = 2048;
-    let device = Device::system_default();
-    for (name, format) in [("f32", ElementFormat::F32), ("bf16", ElementFormat::BF16)] {
-        let pipeline = pipeline(&device, "matmul.metal", &format!("matmul_{name}_nn_128x128"))?;
-        let [a, b, c] = [1, 2, 3].map(|seed| filled(&device, format, N * N, seed));
-        let n = N as i32;
-        let mut sizes = ints(&[n, n, n, n, n, n]);
-        sizes.extend([0u8; 24]);
-        let times = time(
-            seconds,
-            &device,
-            &pipeline,
-            &[&a?, &b?, &c?],
-            (3, &sizes),
-            [N / 128, N / 128, 1],
-            128,
-        )?;
-        report(&format!("matmul_{name}"), "2048x2048x2048", times);
-    }
-    Ok(())
 }
 
 /// GELU (exact) on 256 MiB.

@@ -4,12 +4,14 @@
 //! anymetal-bench [--only NAME[,NAME]] [--shape TEXT] [--minilm FOLDER] [--seconds S]
 //! ```
 //! `--shape` keeps the attention measurements whose name and shape (as in "attention_f32 8x1024x64") contain the text.
-//! Keys: name, shape, unit ("ms"), min, median, runs, path. The names are those of `tools/bench_peers.py`, whose method this
-//! repeats: two calls to warm up, then at least three and until the seconds are over. Data is random; run from the root of
+//! Keys: name, shape, peer (null: ours), unit ("ms"), min, median, runs, path. The names are those of
+//! `tools/bench_peers.py`, whose method this repeats: two calls to warm up, then at least three and until the seconds are over. Data is random; run from the root of
 //! the repository.
 
+mod bandwidth;
 mod kernels;
 mod lanes;
+mod products;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -25,8 +27,10 @@ struct Options {
     seconds: f64,
 }
 
-const NAMES: [&str; 8] = [
+const NAMES: [&str; 10] = [
     "matmul",
+    "mxfp8",
+    "linear",
     "attention",
     "gelu",
     "rms_norm",
@@ -73,7 +77,9 @@ fn main() -> ExitCode {
 fn run(options: &Options) -> Result<()> {
     for name in &options.only {
         match name.as_str() {
-            "matmul" => kernels::matmul(options.seconds)?,
+            "matmul" => products::matmul(options.seconds)?,
+            "mxfp8" => products::mxfp8(options.seconds)?,
+            "linear" => products::linear(options.seconds)?,
             "attention" => lanes::attention(options.seconds, &options.shape)?,
             "softmax" => lanes::softmax(options.seconds)?,
             "transpose" => lanes::transpose(options.seconds)?,
@@ -109,14 +115,20 @@ pub(crate) fn measure(seconds: f64, mut call: impl FnMut() -> Result<()>) -> Res
 }
 
 /// Prints one measurement.
-pub(crate) fn report(name: &str, shape: &str, mut times: Vec<Duration>) {
+pub(crate) fn report(name: &str, shape: &str, times: Vec<Duration>) {
+    report_peer(name, shape, None, times);
+}
+
+/// Prints one measurement: of a peer of the same name and shape, where one is named.
+pub(crate) fn report_peer(name: &str, shape: &str, peer: Option<&str>, mut times: Vec<Duration>) {
     times.sort();
     let ms = |time: Duration| (time.as_secs_f64() * 1e7).round() / 1e4;
     println!(
         "{}",
         serde_json::json!({
-            "name": name, "shape": shape, "unit": "ms", "min": ms(times[0]), "median": ms(times[times.len() / 2]),
-            "runs": times.len(), "path": anymetal::Device::system_default().tile_path(),
+            "name": name, "shape": shape, "peer": peer, "unit": "ms", "min": ms(times[0]),
+            "median": ms(times[times.len() / 2]), "runs": times.len(),
+            "path": anymetal::Device::system_default().tile_path(),
         })
     );
 }

@@ -41,8 +41,10 @@ impl Options {
 }
 
 /// Groups of measurements: ours, and the peers' names for the same.
-const GROUPS: [(&str, &str); 8] = [
+const GROUPS: [(&str, &str); 10] = [
     ("matmul", "matmul"),
+    ("mxfp8", ""),
+    ("linear", ""),
     ("attention", "attention"),
     ("gelu", "gelu"),
     ("rms_norm", "rms_norm"),
@@ -65,11 +67,15 @@ pub fn run(options: &Options) -> Result<bool, String> {
         let (mut our_times, mut their_times) = (BTreeMap::new(), BTreeMap::new());
         for _ in 0..ROUNDS {
             let mut command = Command::new(target_dir().join("release/anymetal-bench"));
-            collect(&mut our_times, &measure(&mut command, ours, &assets)?)?;
+            // Some peers are measured in our process: another kernel of ours, or the memory itself.
+            let printed = measure(&mut command, ours, &assets)?;
+            collect(&mut our_times, &printed, |peer| peer.is_empty())?;
+            collect(&mut their_times, &printed, |peer| !peer.is_empty())?;
             if !theirs.is_empty() {
                 collect(
                     &mut their_times,
                     &measure(&mut environment.script("bench_peers.py"), theirs, &assets)?,
+                    |_| true,
                 )?;
             }
         }
@@ -101,14 +107,17 @@ fn measure(command: &mut Command, names: &str, assets: &Path) -> Result<String, 
 /// Name, shape, and peer (empty for ours) of a measurement.
 type Key = (String, String, String);
 
-/// Keeps the lowest median of each measurement that a process printed, one JSON object a line.
-fn collect(times: &mut BTreeMap<Key, f64>, printed: &str) -> Result<(), String> {
+/// Keeps the lowest median of each measurement that a process printed, one JSON object a line, of the wanted peers.
+fn collect(times: &mut BTreeMap<Key, f64>, printed: &str, wanted: impl Fn(&str) -> bool) -> Result<(), String> {
     for line in printed.lines().filter(|line| line.starts_with('{')) {
         let value: Value = serde_json::from_str(line).map_err(|error| format!("not a measurement: {line}: {error}"))?;
         let text = |key: &str| value[key].as_str().unwrap_or("").to_string();
         let median = value["median"]
             .as_f64()
             .ok_or_else(|| format!("a measurement without a median: {line}"))?;
+        if !wanted(&text("peer")) {
+            continue;
+        }
         let best = times
             .entry((text("name"), text("shape"), text("peer")))
             .or_insert(median);
