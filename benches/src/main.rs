@@ -5,8 +5,8 @@
 //! ```
 //! `--shape` keeps the attention measurements whose name and shape (as in "attention_f32 8x1024x64") contain the text.
 //! Keys: name, shape, peer (null: ours), unit ("ms"), min, median, runs, path. The names are those of
-//! `tools/bench_peers.py`, whose method this repeats: two calls to warm up, then at least three and until the seconds are over. Data is random; run from the root of
-//! the repository.
+//! `tools/bench_peers.py`, whose method this repeats: two calls to warm up, then at least three and until the seconds are
+//! over. Data is random; run from the root of the repository.
 
 mod bandwidth;
 mod kernels;
