@@ -123,7 +123,7 @@ impl ElementFormat {
     ///
     /// NaN becomes the format's NaN with its sign kept; in E2M1 negative zero (as `ml_dtypes` has it), in integers
     /// and `Bool` zero. Every other non-zero value is `true`. UE8M0 has no sign and no zero: zero and everything below
-    /// 2^-127 become code 0, negative values NaN.
+    /// 2^-127 become code 0, negative values NaN; its ties, at 1.5 times a power of two, go up.
     pub fn encode_with(self, value: f64, saturation: Saturation) -> u64 {
         use ElementFormat::*;
         if let Some(shape) = self.float_shape() {
@@ -221,6 +221,10 @@ fn round_shift(value: u64, shift: u32) -> u64 {
 }
 
 fn encode_ue8m0(value: f64, clamp: bool) -> u64 {
+    if value == 0.0 {
+        // Of either sign: the format has no zero, and the smallest scale is the nearest.
+        return 0;
+    }
     if value.is_nan() || value < 0.0 {
         return 255;
     }
@@ -233,9 +237,9 @@ fn encode_ue8m0(value: f64, clamp: bool) -> u64 {
         // Below 2^-127. The nearest code is 0 whatever the distance.
         return 0;
     }
-    // One binade has no mantissa bits, so the tie lies at 1.5 times the power of two and goes to the even code.
+    // A significand without fraction bits is always 1, which is odd, so the tie at 1.5 goes up (as in `ml_dtypes`).
     let (fraction, half) = (bits & ((1 << 52) - 1), 1u64 << 51);
-    let code = exponent as u64 + u64::from(fraction > half || (fraction == half && exponent & 1 == 1));
+    let code = exponent as u64 + u64::from(fraction >= half);
     match code {
         0..=254 => code,
         _ if clamp => 254,

@@ -89,7 +89,7 @@ fn every_code_encodes_back() {
     }
 }
 
-/// The nearest code by search over all of them, ties to the even one: slow and obvious.
+/// The nearest code by search over all of them, ties to the even one (UE8M0: the upper one): slow and obvious.
 fn nearest(format: ElementFormat, value: f64) -> u64 {
     let mut best: Option<(f64, u64)> = None;
     for code in 0..1u64 << format.bits() {
@@ -100,7 +100,7 @@ fn nearest(format: ElementFormat, value: f64) -> u64 {
         let distance = (candidate - value).abs();
         let better = match best {
             None => true,
-            Some((d, c)) => distance < d || (distance == d && code & 1 == 0 && c & 1 == 1),
+            Some((d, c)) => distance < d || (distance == d && ((code & 1 == 0 && c & 1 == 1) || format == Fp8UE8M0)),
         };
         if better {
             best = Some((distance, code));
@@ -165,6 +165,9 @@ fn overflow_and_specials() {
     assert_eq!(Fp8UE8M0.decode(0), 2f64.powi(-127));
     assert_eq!(Fp8UE8M0.decode_f32(0).to_bits(), 0x0040_0000);
     assert_eq!(Fp8UE8M0.encode(0.0), 0);
+    for saturation in [Saturation::Default, Saturation::Clamp, Saturation::Overflow] {
+        assert_eq!(Fp8UE8M0.encode_with(-0.0, saturation), 0);
+    }
     assert_eq!(Fp8UE8M0.encode(-1.0), 255);
     assert_eq!(Fp8UE8M0.encode_with(1e300, Saturation::Clamp), 254);
     assert_eq!(F16.encode(65520.0), 0x7c00);
@@ -196,6 +199,81 @@ fn agrees_with_ml_dtypes() {
         count += 1;
     }
     assert!(count > 4000);
+}
+
+/// The fields of a golden file's lines, split at blanks.
+fn lines(golden: &str) -> impl Iterator<Item = Vec<&str>> {
+    golden.lines().map(|line| line.split(' ').collect())
+}
+
+fn hexadecimal(text: &str) -> u64 {
+    u64::from_str_radix(text, 16).expect("a hexadecimal number")
+}
+
+#[test]
+fn every_code_of_a_byte_or_less_means_what_ml_dtypes_says() {
+    let mut formats = 0;
+    for fields in lines(include_str!("golden/codes.txt")) {
+        let format: ElementFormat = fields[0].parse().expect("a format name");
+        assert_eq!(fields.len() - 1, 1 << format.bits(), "{format}");
+        for (code, bits) in fields[1..].iter().enumerate() {
+            let wanted = f32::from_bits(hexadecimal(bits) as u32);
+            let got = format.decode_f32(code as u64);
+            assert!(
+                got.to_bits() == wanted.to_bits() || (got.is_nan() && wanted.is_nan()),
+                "{format} {code:#x}: {got} instead of {wanted}"
+            );
+        }
+        formats += 1;
+    }
+    assert_eq!(formats, 10, "every format of 8 bits or fewer except bool");
+}
+
+#[test]
+fn all_16_bit_floats_round_as_ml_dtypes_says() {
+    let mut count = 0;
+    for fields in lines(include_str!("golden/rounding.txt")) {
+        let format: ElementFormat = fields[0].parse().expect("a format name");
+        let source: ElementFormat = fields[1].parse().expect("a format name");
+        let saturation = match fields[2] {
+            "overflow" => Saturation::Overflow,
+            "clamp" => Saturation::Clamp,
+            other => panic!("{other} is no saturation"),
+        };
+        let runs: Vec<(u64, u64)> = fields[3..]
+            .iter()
+            .map(|run| run.split_once(':').expect("FIRST:CODE"))
+            .map(|(first, code)| (hexadecimal(first), hexadecimal(code)))
+            .collect();
+        for (i, &(first, wanted)) in runs.iter().enumerate() {
+            let end = runs.get(i + 1).map_or(1 << 16, |next| next.0);
+            for input in first..end {
+                let value = source.decode(input);
+                let got = format.encode_with(value, saturation);
+                assert_eq!(got, wanted, "{format} of {source} {input:#x} = {value:e}, {saturation:?}");
+                // What the default does is one of the two, by format.
+                let clamps = matches!(format, Fp4E2M1 | Fp8E4M3) || format.is_integer();
+                if clamps == (saturation == Saturation::Clamp) {
+                    assert_eq!(format.encode(value), wanted, "{format} of {value:e} by default");
+                }
+                count += 1;
+            }
+        }
+    }
+    assert_eq!(count, 10 * 2 * 2 * 65536);
+}
+
+#[test]
+fn doubles_are_rounded_once() {
+    let mut count = 0;
+    for fields in lines(include_str!("golden/double.txt")) {
+        let format: ElementFormat = fields[0].parse().expect("a format name");
+        let value = f64::from_bits(hexadecimal(fields[1]));
+        let got = format.encode_with(value, Saturation::Overflow);
+        assert_eq!(got, hexadecimal(fields[2]), "{format} of {value:e}");
+        count += 1;
+    }
+    assert!(count > 1500, "{count}");
 }
 
 #[test]
