@@ -18,4 +18,6 @@ pub use descriptor::{
 pub use extents::{Extents, MAX_RANK, RankTooLarge, Strides};
 pub use format::{ElementFormat, UnknownFormat};
 pub use layout::{FORMAT_ALIGNMENT, FORMAT_ROW_ELEMENTS, PlaneLayout, TensorLayout, plane_alignment};
-pub use quantise::{MX_BLOCK, QuantiseError, Quantised, dequantise_mx, dequantise_mx_f64, mx_scale, quantise_mx};
+pub use quantise::{
+    MX_BLOCK, QuantiseError, Quantised, block_max_exponent, dequantise_mx, dequantise_mx_f64, mx_scale, quantise_mx,
+};

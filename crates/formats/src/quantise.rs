@@ -3,6 +3,10 @@
 //! The rule is that of the OCP Microscaling Formats specification v1.0, section 6.3: the scale of a block is
 //! 2^(floor(log2(largest magnitude)) − emax of the element format), clamped to what E8M0 holds; each element is the value divided by
 //! the scale, rounded to nearest even, values past the largest finite one clamped.
+//!
+//! Signed integers follow the same rule, emax being the exponent of the largest power of two that they hold: 6 for `i8`, 2
+//! for `int4`, 0 for `int2`. For `i8` that is OCP's MXINT8 with its fixed factor of 2^-6 moved into the scale. The range is kept symmetric, as
+//! the specification recommends: −128, −8 and −2 do not occur.
 
 use crate::codec::Saturation;
 use crate::extents::Extents;
@@ -29,9 +33,17 @@ pub struct Quantised {
 #[non_exhaustive]
 pub enum QuantiseError {
     /// Not an MX element format.
-    #[error("{format} is not an MX element format; use fp8_e4m3, fp8_e5m2 or fp4_e2m1")]
+    #[error(
+        "{format} is not a format for blocks with power-of-two scales; use fp8_e4m3, fp8_e5m2, fp4_e2m1, i8, int4 or int2"
+    )]
     NotMx {
         /// The format asked for.
+        format: ElementFormat,
+    },
+    /// Values of a type that is not quantised.
+    #[error("values of {format} cannot be quantised; give f32, f16 or bf16")]
+    Source {
+        /// The values' format.
         format: ElementFormat,
     },
     /// Dimension 0 is not made of whole blocks.
@@ -54,6 +66,19 @@ pub enum QuantiseError {
     },
 }
 
+/// The exponent of the largest power of two that an element holds, for the formats that [`quantise_mx`] takes: `emax` of the
+/// OCP specification for the floating-point formats, and 6, 2 and 0 for `i8`, `int4` and `int2`. `None` for the others.
+pub const fn block_max_exponent(format: ElementFormat) -> Option<i32> {
+    use ElementFormat::*;
+    match format {
+        Fp8E4M3 | Fp8E5M2 | Fp4E2M1 => format.max_exponent(),
+        I8 => Some(6),
+        Int4B => Some(2),
+        Int2B => Some(0),
+        _ => None,
+    }
+}
+
 /// The UE8M0 code that the MX rule gives a block whose largest finite magnitude is `largest`: 127 +
 /// floor(log2(largest)) − emax, between 0 and 254. A block of zeros gets the smallest scale, code 0; a block with a NaN
 /// or an infinity (`largest` not finite) gets the NaN scale, 255.
@@ -64,7 +89,7 @@ pub fn mx_scale(largest: f64, format: ElementFormat) -> u8 {
     if largest == 0.0 {
         return 0;
     }
-    let exponent = i64::from(floor_log2(largest)) - i64::from(format.max_exponent().unwrap_or(0));
+    let exponent = i64::from(floor_log2(largest)) - i64::from(block_max_exponent(format).unwrap_or(0));
     (exponent + 127).clamp(0, 254) as u8
 }
 
@@ -79,8 +104,7 @@ fn floor_log2(x: f64) -> i32 {
 }
 
 fn check_shape(format: ElementFormat, dimensions: &Extents) -> Result<usize, QuantiseError> {
-    use ElementFormat::*;
-    if !matches!(format, Fp8E4M3 | Fp8E5M2 | Fp4E2M1) {
+    if block_max_exponent(format).is_none() {
         return Err(QuantiseError::NotMx { format });
     }
     let size = dimensions.first().copied().unwrap_or(1);
@@ -102,7 +126,7 @@ fn check_length(dimensions: &Extents, what: &'static str, needed: usize, given: 
     })
 }
 
-/// Quantises packed `values` of shape `dimensions` (innermost first) to an MX format: E4M3, E5M2 or E2M1 elements with
+/// Quantises packed `values` of shape `dimensions` (innermost first): E4M3, E5M2, E2M1, `i8`, `int4` or `int2` elements with
 /// UE8M0 scales for blocks of 32 along dimension 0.
 ///
 /// A block that contains a NaN or an infinity gets the NaN scale and so dequantises to NaN throughout.
@@ -122,7 +146,13 @@ pub fn quantise_mx(values: &[f32], dimensions: &Extents, format: ElementFormat) 
             ElementFormat::Fp8UE8M0.decode(scale.into())
         };
         // The division is by a power of two and the quotient stays far from f64's limits: exact.
-        scaled.extend(block.iter().map(|&v| f64::from(v) / divisor));
+        let quotients = block.iter().map(|&v| f64::from(v) / divisor);
+        if format.is_integer() {
+            let largest = format.max_finite();
+            scaled.extend(quotients.map(|v| v.clamp(-largest, largest)));
+        } else {
+            scaled.extend(quotients);
+        }
     }
     let data = format.pack(scaled, Saturation::Clamp);
     Ok(Quantised {

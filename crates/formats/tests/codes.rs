@@ -250,7 +250,10 @@ fn all_16_bit_floats_round_as_ml_dtypes_says() {
             for input in first..end {
                 let value = source.decode(input);
                 let got = format.encode_with(value, saturation);
-                assert_eq!(got, wanted, "{format} of {source} {input:#x} = {value:e}, {saturation:?}");
+                assert_eq!(
+                    got, wanted,
+                    "{format} of {source} {input:#x} = {value:e}, {saturation:?}"
+                );
                 // What the default does is one of the two, by format.
                 let clamps = matches!(format, Fp4E2M1 | Fp8E4M3) || format.is_integer();
                 if clamps == (saturation == Saturation::Clamp) {

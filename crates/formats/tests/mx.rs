@@ -94,6 +94,28 @@ fn values_that_the_format_holds_survive() {
 }
 
 #[test]
+fn integers_keep_a_symmetric_range() {
+    let x: Vec<f32> = (0..32).map(|i| (i as f32 - 16.0) * 0.25 - 0.1).collect();
+    for (format, top, emax) in [(I8, 127i64, 6), (Int4B, 7, 2), (Int2B, 1, 0)] {
+        let q = quantise_mx(&x, &Extents::from([32]), format).unwrap();
+        // The largest magnitude is 4.1, so the scale is 2^(2 − emax).
+        assert_eq!(q.scales, [(127 + 2 - emax) as u8], "{format}");
+        let scale = 2f32.powi(2 - emax);
+        for (i, (&x, y)) in x.iter().zip(q.dequantise().unwrap()).enumerate() {
+            let wanted = ((x / scale).round_ties_even() as i64).clamp(-top, top) as f32 * scale;
+            assert_eq!(y, wanted, "{format} element {i} of {x}");
+        }
+    }
+    let q = quantise_mx(&[-1.99; 32], &Extents::from([32]), Int2B).unwrap();
+    assert_eq!(q.dequantise().unwrap(), [-1.0; 32]);
+    let mut bad = [1.0; 64];
+    bad[40] = f32::NEG_INFINITY;
+    let q = quantise_mx(&bad, &Extents::from([64]), I8).unwrap();
+    assert_eq!(q.scales, [121, 255]);
+    assert!(q.dequantise().unwrap()[32..].iter().all(|v| v.is_nan()));
+}
+
+#[test]
 fn refusals() {
     let shape = Extents::from([32, 2]);
     assert_eq!(

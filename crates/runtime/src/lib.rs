@@ -54,6 +54,7 @@ mod device;
 mod error;
 mod library;
 mod pipeline;
+pub mod quantise;
 mod queue;
 mod tensor;
 

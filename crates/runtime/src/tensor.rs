@@ -348,12 +348,11 @@ impl Tensor {
         self.write_plane(PlaneType::Data, &format.pack_f32(values, Saturation::Default))
     }
 
-    /// Quantises packed values by the OCP MX rule into data and scales. The tensor needs a scales plane and elements of
-    /// E4M3, E5M2 or E2M1.
+    /// Quantises packed values by the OCP MX rule into data and scales. The tensor needs a scales plane and elements of one
+    /// of [`quantise::FORMATS`](crate::quantise::FORMATS).
     pub fn quantise(&self, values: &[f32]) -> Result<()> {
         self.find(PlaneType::Scales)?;
-        let quantised = anymetal_formats::quantise_mx(values, &self.dimensions(), self.data_type())
-            .map_err(|e| crate::Error::Quantise(Box::new(e)))?;
+        let quantised = crate::quantise::quantise(values, &self.dimensions(), self.data_type())?;
         self.write_plane(PlaneType::Data, &quantised.data)?;
         self.write_plane(PlaneType::Scales, &quantised.scales)
     }
