@@ -4,7 +4,7 @@
 
 use std::time::Instant;
 
-use anymetal::quantise::{FORMATS, QuantiseOptions, dequantise_into, quantise_bytes};
+use anymetal::quantise::{FORMATS, QuantiseOptions, dequantise_into, quantise_bytes, quantise_into};
 use anymetal::{ElementFormat, Extents};
 
 fn best(rounds: usize, mut body: impl FnMut()) -> f64 {
@@ -20,7 +20,9 @@ fn main() -> anymetal::Result<()> {
     let mebibytes: usize = std::env::args().nth(1).and_then(|n| n.parse().ok()).unwrap_or(256);
     let columns = 4096;
     let rows = mebibytes * (1 << 20) / 4 / columns;
-    let values: Vec<f32> = (0..columns * rows).map(|i| ((i * 7919 % 10007) as f32 - 5003.0) / 1000.0).collect();
+    let values: Vec<f32> = (0..columns * rows)
+        .map(|i| ((i * 7919 % 10007) as f32 - 5003.0) / 1000.0)
+        .collect();
     let dimensions = Extents::from([columns, rows]);
     let bytes: &[u8] = bytemuck::cast_slice(&values);
     let mut copy = vec![0u8; bytes.len()];
@@ -29,11 +31,14 @@ fn main() -> anymetal::Result<()> {
     println!("copying on one core        {:6.1} GB/s", gigabytes / time);
     println!("format     quantise  with metrics  from bf16  dequantise   (GB/s of f32 values; of bf16 values)");
     for format in FORMATS {
-        let speed = |options: QuantiseOptions, source: ElementFormat| {
+        // Into memory that has been touched: fresh pages would be most of the time.
+        let mut data = vec![1u8; format.bytes_for(values.len())];
+        let mut scales = vec![1u8; values.len() / 32];
+        let mut speed = |options: QuantiseOptions, source: ElementFormat| {
             let bytes = &bytes[..columns * rows * source.bits() / 8];
             let time = best(4, || {
                 // The inputs are right, so there is no error to look at.
-                let _ = quantise_bytes(bytes, source, &dimensions, &options);
+                let _ = quantise_into(bytes, source, &dimensions, &options, &mut data, &mut scales);
             });
             bytes.len() as f64 / 1e9 / time
         };

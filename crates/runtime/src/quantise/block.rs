@@ -77,6 +77,15 @@ pub(super) fn load<S: Source>(bytes: &[u8]) -> Block {
 /// An element format as arithmetic.
 pub(super) trait Element {
     const FORMAT: ElementFormat;
+    /// Its width, as a constant that no call has to ask for.
+    const BITS: usize = Self::FORMAT.bits();
+    /// Bytes of a packed block.
+    const BLOCK_BYTES: usize = Self::FORMAT.bytes_for(MX_BLOCK);
+    /// The exponent of its largest power of two.
+    const MAX_EXPONENT: i32 = match block_max_exponent(Self::FORMAT) {
+        Some(exponent) => exponent,
+        None => panic!("a format for blocks"),
+    };
     /// The code nearest to a scaled value (ties to even, clamped), and the magnitude that the code means for a
     /// non-negative value, the value itself for integers.
     fn encode(scaled: f32) -> u32;
@@ -216,20 +225,26 @@ pub(super) fn quantise<E: Element, const MEASURE: bool>(
     let shared = if largest == 0 {
         0
     } else {
-        exponent - block_max_exponent(E::FORMAT).unwrap_or(0) + 127
+        exponent - E::MAX_EXPONENT + 127
     };
     let scale = shared.max(0) as u32;
     // 2^(127 − scale), which is subnormal for the largest scale, 254 (only `int2` gets that far).
     let reciprocal = f32::from_bits(((254 - scale) << 23).max(0x0040_0000));
     let mut error = BlockError::default();
+    // One simple loop a step: that is what the compiler makes vectors of.
+    let mut wide = [0u32; MX_BLOCK];
+    for (code, value) in wide.iter_mut().zip(block) {
+        *code = E::encode(value * reciprocal);
+    }
+    for (narrow, code) in codes.iter_mut().zip(wide) {
+        *narrow = code as u8;
+    }
     let (mut largest, mut sum, mut signal) = ([0f32; 8], [0f32; 8], [0f32; 8]);
-    for (values, codes) in block.chunks_exact(8).zip(codes.chunks_exact_mut(8)) {
-        for j in 0..8 {
-            let scaled = values[j] * reciprocal;
-            let code = E::encode(scaled);
-            codes[j] = code as u8;
-            if MEASURE {
-                let lost = scaled - E::decode(code);
+    if MEASURE {
+        for (values, codes) in block.chunks_exact(8).zip(wide.chunks_exact(8)) {
+            for j in 0..8 {
+                let scaled = values[j] * reciprocal;
+                let lost = scaled - E::decode(codes[j]);
                 largest[j] = if lost.abs() > largest[j] {
                     lost.abs()
                 } else {
@@ -275,7 +290,7 @@ pub(super) fn dequantise<E: Element>(codes: &[u8; MX_BLOCK], scale: u8) -> Block
 /// Packs a block's codes into memory, low bits first.
 #[inline(always)]
 pub(super) fn pack<E: Element>(codes: &[u8; MX_BLOCK], bytes: &mut [u8]) {
-    match E::FORMAT.bits() {
+    match E::BITS {
         8 => bytes[..MX_BLOCK].copy_from_slice(codes),
         bits => {
             for (eight, bytes) in codes.chunks_exact(8).zip(bytes.chunks_exact_mut(bits)) {
@@ -302,7 +317,7 @@ pub(super) fn pack<E: Element>(codes: &[u8; MX_BLOCK], bytes: &mut [u8]) {
 #[inline(always)]
 pub(super) fn unpack<E: Element>(bytes: &[u8]) -> [u8; MX_BLOCK] {
     let mut codes = [0u8; MX_BLOCK];
-    match E::FORMAT.bits() {
+    match E::BITS {
         8 => codes.copy_from_slice(&bytes[..MX_BLOCK]),
         4 => {
             for (pair, &byte) in codes.chunks_exact_mut(2).zip(bytes) {

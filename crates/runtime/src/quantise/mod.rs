@@ -106,55 +106,109 @@ pub fn quantise_bytes(
     dimensions: &Extents,
     options: &QuantiseOptions,
 ) -> Result<(Quantised, Option<ErrorMetrics>)> {
+    let padded = check(bytes.len(), source, dimensions, options)?;
+    let count = padded.element_count().unwrap_or(0);
+    let mut quantised = Quantised {
+        format: options.format,
+        dimensions: padded,
+        data: vec![0; options.format.bytes_for(count)],
+        scales: vec![0; count / MX_BLOCK],
+    };
+    let metrics = quantise_into(
+        bytes,
+        source,
+        dimensions,
+        options,
+        &mut quantised.data,
+        &mut quantised.scales,
+    )?;
+    Ok((quantised, metrics))
+}
+
+/// [`quantise_bytes`] into memory that the caller has (fresh memory costs more time than quantising): `data` and `scales` take
+/// the packed planes of [`padded_dimensions`].
+pub fn quantise_into(
+    bytes: &[u8],
+    source: ElementFormat,
+    dimensions: &Extents,
+    options: &QuantiseOptions,
+    data: &mut [u8],
+    scales: &mut [u8],
+) -> Result<Option<ErrorMetrics>> {
     let format = options.format;
-    let refused = |error: QuantiseError| Err(crate::Error::Quantise(Box::new(error)));
+    let padded = check(bytes.len(), source, dimensions, options)?;
+    let count = padded.element_count().unwrap_or(0);
+    let planes = [
+        ("data bytes", format.bytes_for(count), data.len()),
+        ("scales", count / MX_BLOCK, scales.len()),
+    ];
+    check_lengths(&padded, &planes)?;
+    // Rows that are whole blocks run into each other, so that one long row is shared between threads as well.
+    let size = dimensions[0];
+    let row = if size == padded[0] { MX_BLOCK } else { size } * (source.bits() / 8);
+    let sums = split(bytes, row, data, scales, options, |part| {
+        with_format(format, part, source, options.metrics)
+    });
+    Ok(options.metrics.then(|| sums.finish()))
+}
+
+/// The dimensions of the planes that values of these `dimensions` need: the first one rounded up to whole blocks.
+pub fn padded_dimensions(dimensions: &Extents) -> Result<Extents> {
+    let mut padded = dimensions.to_vec();
+    let refused = QuantiseError::NotWholeBlocks {
+        size: padded.first().copied().unwrap_or(1),
+    };
+    match padded
+        .first_mut()
+        .and_then(|n| Some((n.checked_next_multiple_of(MX_BLOCK)?, n)))
+    {
+        Some((whole, n)) => *n = whole,
+        None => return Err(refuse(refused)),
+    }
+    Ok(Extents::new(&padded)?)
+}
+
+fn refuse(error: QuantiseError) -> crate::Error {
+    crate::Error::Quantise(Box::new(error))
+}
+
+fn check_lengths(dimensions: &Extents, planes: &[(&'static str, usize, usize)]) -> Result<()> {
+    for &(what, needed, given) in planes {
+        if needed != given {
+            return Err(refuse(QuantiseError::Length {
+                dimensions: Box::new(*dimensions),
+                what,
+                needed,
+                given,
+            }));
+        }
+    }
+    Ok(())
+}
+
+/// Checks what is to be quantised; the answer is the dimensions of the planes.
+fn check(given: usize, source: ElementFormat, dimensions: &Extents, options: &QuantiseOptions) -> Result<Extents> {
+    let format = options.format;
     if block_max_exponent(format).is_none() {
-        return refused(QuantiseError::NotMx { format });
+        return Err(refuse(QuantiseError::NotMx { format }));
     }
     if !matches!(source, ElementFormat::F32 | ElementFormat::F16 | ElementFormat::BF16) {
-        return refused(QuantiseError::Source { format: source });
+        return Err(refuse(QuantiseError::Source { format: source }));
     }
-    let size = dimensions.first().copied().unwrap_or(1);
-    let whole = size.is_multiple_of(MX_BLOCK);
-    if !whole && (!options.pad || dimensions.rank() == 0) {
-        return refused(QuantiseError::NotWholeBlocks { size });
+    let padded = padded_dimensions(dimensions)?;
+    if padded[0] != dimensions[0] && !options.pad {
+        let size = dimensions[0];
+        return Err(refuse(QuantiseError::NotWholeBlocks { size }));
     }
-    let mut padded = dimensions.to_vec();
-    padded[0] = size.checked_next_multiple_of(MX_BLOCK).unwrap_or(usize::MAX);
-    let padded = Extents::new(&padded)?;
-    let source_bytes = source.bits() / 8;
     // A count that no memory can hold cannot match the bytes either; it only must not wrap.
-    let needed = dimensions.element_count().and_then(|n| n.checked_mul(source_bytes));
-    let given = bytes.len();
-    if needed != Some(given) || padded.element_count().is_none() {
-        return refused(QuantiseError::Length {
-            dimensions: Box::new(*dimensions),
-            what: "bytes of values",
-            needed: needed.unwrap_or(usize::MAX),
-            given,
-        });
-    }
-    let count = padded.element_count().unwrap_or(0);
-    let mut data = vec![0; format.bytes_for(count)];
-    let mut scales = vec![0; count / MX_BLOCK];
-    // Rows that are whole blocks run into each other, so that one long row is shared between threads as well.
-    let row = if whole { MX_BLOCK } else { size };
-    let sums = split(
-        bytes,
-        row * source_bytes,
-        &mut data,
-        &mut scales,
-        format,
-        options,
-        |part| with_format(format, part, source, options.metrics),
-    );
-    let quantised = Quantised {
-        format,
-        dimensions: padded,
-        data,
-        scales,
-    };
-    Ok((quantised, options.metrics.then(|| sums.finish())))
+    let needed = dimensions
+        .element_count()
+        .and_then(|n| n.checked_mul(source.bits() / 8));
+    let needed = needed
+        .filter(|_| padded.element_count().is_some())
+        .unwrap_or(usize::MAX);
+    check_lengths(dimensions, &[("bytes of values", needed, given)])?;
+    Ok(padded)
 }
 
 /// Some rows: their values, and where codes and scales go.
@@ -169,7 +223,6 @@ fn split<'a>(
     row_bytes: usize,
     data: &'a mut [u8],
     scales: &'a mut [u8],
-    format: ElementFormat,
     options: &QuantiseOptions,
     work: impl Fn(Part<'a>) -> Sums + Sync,
 ) -> Sums {
@@ -181,7 +234,7 @@ fn split<'a>(
     let share = share(rows, row_blocks, options.threads);
     let parts = bytes
         .chunks(share * row_bytes)
-        .zip(data.chunks_mut(share * row_blocks * format.bytes_for(MX_BLOCK)))
+        .zip(data.chunks_mut(share * row_blocks * options.format.bytes_for(MX_BLOCK)))
         .zip(scales.chunks_mut(share * row_blocks))
         .map(|((bytes, data), scales)| Part {
             rows: bytes.chunks(row_bytes),
@@ -270,8 +323,7 @@ fn rows_avx2<E: Element, S: Source, const MEASURE: bool>(part: Part) -> Sums {
 #[inline(always)]
 fn rows_plain<E: Element, S: Source, const MEASURE: bool>(part: Part) -> Sums {
     let mut sums = Sums::default();
-    let block_bytes = E::FORMAT.bytes_for(MX_BLOCK);
-    let mut places = part.data.chunks_exact_mut(block_bytes).zip(part.scales);
+    let mut places = part.data.chunks_exact_mut(E::BLOCK_BYTES).zip(part.scales);
     let mut codes = [0u8; MX_BLOCK];
     for row in part.rows {
         for values in row.chunks(MX_BLOCK * S::BYTES) {
@@ -334,13 +386,12 @@ pub fn dequantise_into(
     scales: &[u8],
     values: &mut [f32],
 ) -> Result<()> {
-    let refused = |error: QuantiseError| Err(crate::Error::Quantise(Box::new(error)));
     if block_max_exponent(format).is_none() {
-        return refused(QuantiseError::NotMx { format });
+        return Err(refuse(QuantiseError::NotMx { format }));
     }
     let size = dimensions.first().copied().unwrap_or(1);
     if !size.is_multiple_of(MX_BLOCK) {
-        return refused(QuantiseError::NotWholeBlocks { size });
+        return Err(refuse(QuantiseError::NotWholeBlocks { size }));
     }
     let count = dimensions.element_count().unwrap_or(usize::MAX);
     let lengths = [
@@ -348,16 +399,7 @@ pub fn dequantise_into(
         ("scales", count / MX_BLOCK, scales.len()),
         ("values", count, values.len()),
     ];
-    for (what, needed, given) in lengths {
-        if needed != given {
-            return refused(QuantiseError::Length {
-                dimensions: Box::new(*dimensions),
-                what,
-                needed,
-                given,
-            });
-        }
-    }
+    check_lengths(dimensions, &lengths)?;
     let share = share(scales.len(), 1, None);
     let parts = data
         .chunks(share * format.bytes_for(MX_BLOCK))
@@ -392,7 +434,7 @@ fn blocks_avx2<E: Element>(data: &[u8], scales: &[u8], values: &mut [f32]) {
 
 #[inline(always)]
 fn blocks_plain<E: Element>(data: &[u8], scales: &[u8], values: &mut [f32]) {
-    let packed = data.chunks_exact(E::FORMAT.bytes_for(MX_BLOCK));
+    let packed = data.chunks_exact(E::BLOCK_BYTES);
     for ((data, &scale), values) in packed.zip(scales).zip(values.chunks_exact_mut(MX_BLOCK)) {
         values.copy_from_slice(&block::dequantise::<E>(&block::unpack::<E>(data), scale));
     }
