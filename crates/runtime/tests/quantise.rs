@@ -35,7 +35,7 @@ fn hard_values(count: usize) -> Vec<f32> {
                 // Quarters and eighths of small numbers: ties of every format.
                 4 => ((bits % 129) as f32 - 64.0) * 2f32.powi(-(bits as i32 >> 8 & 7)),
                 5 => 0.0f32.copysign(unit),
-                6 if bits % 32 == 0 => [f32::NAN, f32::INFINITY, f32::NEG_INFINITY][bits as usize / 32 % 3],
+                6 if bits.is_multiple_of(32) => [f32::NAN, f32::INFINITY, f32::NEG_INFINITY][bits as usize / 32 % 3],
                 7 => ((unit * 16.0).round() + 0.5) * 2f32.powi(centre.clamp(-120, 120)),
                 8 => f32::from_bits(bits as u32),
                 _ => (f64::from(unit) * 2f64.powi(centre)) as f32,

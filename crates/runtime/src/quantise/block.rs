@@ -206,7 +206,7 @@ pub(super) struct BlockError {
 #[inline(always)]
 pub(super) fn quantise<E: Element, const MEASURE: bool>(
     block: &Block,
-    codes: &mut [u8; MX_BLOCK],
+    codes: &mut [u32; MX_BLOCK],
 ) -> Option<(u8, BlockError)> {
     let mut largest = 0u32;
     for value in block {
@@ -232,16 +232,12 @@ pub(super) fn quantise<E: Element, const MEASURE: bool>(
     let reciprocal = f32::from_bits(((254 - scale) << 23).max(0x0040_0000));
     let mut error = BlockError::default();
     // One simple loop a step: that is what the compiler makes vectors of.
-    let mut wide = [0u32; MX_BLOCK];
-    for (code, value) in wide.iter_mut().zip(block) {
+    for (code, value) in codes.iter_mut().zip(block) {
         *code = E::encode(value * reciprocal);
-    }
-    for (narrow, code) in codes.iter_mut().zip(wide) {
-        *narrow = code as u8;
     }
     let (mut largest, mut sum, mut signal) = ([0f32; 8], [0f32; 8], [0f32; 8]);
     if MEASURE {
-        for (values, codes) in block.chunks_exact(8).zip(wide.chunks_exact(8)) {
+        for (values, codes) in block.chunks_exact(8).zip(codes.chunks_exact(8)) {
             for j in 0..8 {
                 let scaled = values[j] * reciprocal;
                 let lost = scaled - E::decode(codes[j]);
@@ -289,25 +285,22 @@ pub(super) fn dequantise<E: Element>(codes: &[u8; MX_BLOCK], scale: u8) -> Block
 
 /// Packs a block's codes into memory, low bits first.
 #[inline(always)]
-pub(super) fn pack<E: Element>(codes: &[u8; MX_BLOCK], bytes: &mut [u8]) {
+pub(super) fn pack<E: Element>(codes: &[u32; MX_BLOCK], bytes: &mut [u8]) {
     match E::BITS {
-        8 => bytes[..MX_BLOCK].copy_from_slice(codes),
-        bits => {
-            for (eight, bytes) in codes.chunks_exact(8).zip(bytes.chunks_exact_mut(bits)) {
-                let mut x = u64::from_le_bytes([
-                    eight[0], eight[1], eight[2], eight[3], eight[4], eight[5], eight[6], eight[7],
-                ]);
-                // Halve the distances three times: neighbours, pairs, quads.
-                if bits == 4 {
-                    x = (x | x >> 4) & 0x00ff_00ff_00ff_00ff;
-                    x = (x | x >> 8) & 0x0000_ffff_0000_ffff;
-                    x |= x >> 16;
-                } else {
-                    x = (x | x >> 6) & 0x000f_000f_000f_000f;
-                    x = (x | x >> 12) & 0x0000_00ff_0000_00ff;
-                    x |= x >> 24;
-                }
-                bytes.copy_from_slice(&x.to_le_bytes()[..bits]);
+        8 => {
+            for (byte, code) in bytes[..MX_BLOCK].iter_mut().zip(codes) {
+                *byte = *code as u8;
+            }
+        }
+        4 => {
+            for (i, byte) in bytes[..MX_BLOCK / 2].iter_mut().enumerate() {
+                *byte = (codes[2 * i] | codes[2 * i + 1] << 4) as u8;
+            }
+        }
+        _ => {
+            for (i, byte) in bytes[..MX_BLOCK / 4].iter_mut().enumerate() {
+                let [a, b, c, d] = [codes[4 * i], codes[4 * i + 1], codes[4 * i + 2], codes[4 * i + 3]];
+                *byte = (a | b << 2 | c << 4 | d << 6) as u8;
             }
         }
     }

@@ -324,7 +324,7 @@ fn rows_avx2<E: Element, S: Source, const MEASURE: bool>(part: Part) -> Sums {
 fn rows_plain<E: Element, S: Source, const MEASURE: bool>(part: Part) -> Sums {
     let mut sums = Sums::default();
     let mut places = part.data.chunks_exact_mut(E::BLOCK_BYTES).zip(part.scales);
-    let mut codes = [0u8; MX_BLOCK];
+    let mut codes = [0u32; MX_BLOCK];
     for row in part.rows {
         for values in row.chunks(MX_BLOCK * S::BYTES) {
             let Some((data, scale)) = places.next() else {
@@ -353,7 +353,7 @@ fn rows_plain<E: Element, S: Source, const MEASURE: bool>(part: Part) -> Sums {
 
 /// The codes of a block with a NaN or an infinity, whose scale is NaN: the values themselves, by the reference's rule.
 #[cold]
-fn non_finite(block: &block::Block, format: ElementFormat) -> [u8; MX_BLOCK] {
+fn non_finite(block: &block::Block, format: ElementFormat) -> [u32; MX_BLOCK] {
     let largest = if format.is_integer() {
         format.max_finite()
     } else {
@@ -361,7 +361,7 @@ fn non_finite(block: &block::Block, format: ElementFormat) -> [u8; MX_BLOCK] {
     };
     block.map(|value| {
         let value = f64::from(value).clamp(-largest, largest);
-        format.encode_with(value, anymetal_formats::Saturation::Clamp) as u8
+        format.encode_with(value, anymetal_formats::Saturation::Clamp) as u32
     })
 }
 
