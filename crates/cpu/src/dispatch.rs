@@ -49,7 +49,9 @@ impl Needs {
                 needs.lanes_meet = true;
                 needs.whole |= *scope == Scope::Threadgroup;
             }
-            Op::Group { .. } | Op::Shuffle { .. } | Op::Vote { .. } => needs.lanes_meet = true,
+            Op::Group { .. } | Op::Shuffle { .. } | Op::Vote { .. } | Op::SimdgroupMatrixMultiply { .. } => {
+                needs.lanes_meet = true
+            }
             Op::Matmul { simdgroups, .. } => {
                 needs.lanes_meet = true;
                 needs.whole |= wide(*simdgroups);

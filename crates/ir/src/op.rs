@@ -492,6 +492,17 @@ pub enum Op {
         operand: Option<ValueId>,
     },
 
+    /// Product of 8 × 8 matrices of a SIMD-group, `d = a·b (+ c)`. A matrix is two values a lane, in layout S on 8 × 8 (reference
+    /// 5.6): lane bits b4…b0 hold row `b1 + 2·b2 + 4·b4`, columns `2·b0 + 4·b3` and the next. Operands are `f16`, `bf16` or `f32`, two of
+    /// one type each; → two values of type `ty`. Sums in `f32`, rounds once. All 32 lanes must be here: else a fault.
+    #[allow(missing_docs)]
+    SimdgroupMatrixMultiply {
+        a: [ValueId; 2],
+        b: [ValueId; 2],
+        c: Option<[ValueId; 2]>,
+        ty: Scalar,
+    },
+
     /// Constructs the tile: all elements zero. Executed where the source declares the variable.
     CoopInit(CoopId),
     /// Copies a tile of the same shape, element type and layout.

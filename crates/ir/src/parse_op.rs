@@ -266,6 +266,23 @@ impl Parser {
                 };
                 Op::Vote { op, width, operand }
             }
+            "simd_matrix" if rest == "multiply" => {
+                let ty = self.scalar()?;
+                let a = self.pair()?;
+                self.symbol(',')?;
+                let b = self.pair()?;
+                let c = if self.take_symbol(',') {
+                    Some(self.pair()?)
+                } else {
+                    None
+                };
+                Op::SimdgroupMatrixMultiply {
+                    a: a.into(),
+                    b: b.into(),
+                    c: c.map(Into::into),
+                    ty,
+                }
+            }
             "tensor" => match rest {
                 "load" => Op::TensorLoad {
                     tensor: Box::new(self.tensor()?),

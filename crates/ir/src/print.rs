@@ -538,6 +538,13 @@ fn simple(op: &Op, out: &mut String) -> fmt::Result {
                 None => Ok(()),
             }
         }
+        Op::SimdgroupMatrixMultiply { a, b, c, ty } => {
+            write!(out, "simd_matrix.multiply {ty} {}, {}, {}, {}", a[0], a[1], b[0], b[1])?;
+            match c {
+                Some(c) => write!(out, ", {}, {}", c[0], c[1]),
+                None => Ok(()),
+            }
+        }
         Op::CoopInit(coop) => write!(out, "coop.init {coop}"),
         Op::CoopCopy { to, from } => write!(out, "coop.copy {to}, {from}"),
         Op::CoopGet { coop, slot } => write!(out, "coop.get {coop} {slot}"),

@@ -546,6 +546,19 @@ impl Verifier<'_> {
                 }
                 one(ty.into())
             }
+            Op::SimdgroupMatrixMultiply { a, b, c, ty } => {
+                for pair in [Some(a), Some(b), c.as_ref()].into_iter().flatten() {
+                    let element = self.scalar(pair[0])?;
+                    if !element.is_float() {
+                        return Err(self.wrong(pair[0], "f16, bf16 or f32"));
+                    }
+                    self.expect(pair[1], element)?;
+                }
+                if !ty.is_float() {
+                    return Err(Problem::Rule("the product of SIMD-group matrices is f16, bf16 or f32"));
+                }
+                Ok(vec![(*ty).into(); 2])
+            }
             Op::Vote { op, operand, .. } => match (op, operand) {
                 (VoteOp::All | VoteOp::Any, Some(operand)) => {
                     self.expect(*operand, Scalar::Bool)?;

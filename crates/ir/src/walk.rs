@@ -128,6 +128,11 @@ macro_rules! visit_operands {
                     $f(operand);
                 }
             }
+            Op::SimdgroupMatrixMultiply { a, b, c, .. } => {
+                a.$iter().for_each(&mut $f);
+                b.$iter().for_each(&mut $f);
+                c.$iter().flatten().for_each(&mut $f);
+            }
             Op::CoopGet { slot, .. }
             | Op::CoopValid { slot, .. }
             | Op::CoopIndex { slot, .. }
@@ -247,6 +252,7 @@ impl Op {
                     | Op::Group { .. }
                     | Op::Shuffle { .. }
                     | Op::Vote { .. }
+                    | Op::SimdgroupMatrixMultiply { .. }
                     | Op::CoopGet { .. }
                     | Op::CoopElement(_)
                     | Op::Atomic { op: AtomicOp::Load, .. }

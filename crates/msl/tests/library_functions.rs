@@ -553,22 +553,6 @@ fn traits_and_bits_refusals() {
 fn refused_by_name() {
     check(&[
         (
-            "simdgroup_matrix<float, 8, 8> m;",
-            "E0930 'simdgroup_matrix' is not supported yet",
-        ),
-        (
-            "simdgroup_float8x8 m;",
-            "E0930 'simdgroup_float8x8' is not supported yet",
-        ),
-        (
-            "simdgroup_half8x8 m(1);",
-            "E0930 'simdgroup_half8x8' is not supported yet",
-        ),
-        (
-            "simdgroup_float8x8 m; simdgroup_load(m, p);",
-            "E0930 'simdgroup_float8x8' is not supported yet",
-        ),
-        (
             "convolution2d<3, execution_simdgroup> c;",
             "E0930 'convolution2d' is not supported yet",
         ),
@@ -581,12 +565,75 @@ fn refused_by_name() {
             "E0930 'convolution2d_descriptor' is not supported yet",
         ),
         (
-            "auto m = make_filled_simdgroup_matrix<float, 8, 8>(0.0f);",
-            "E0930 'make_filled_simdgroup_matrix' is not supported yet",
-        ),
-        (
             "packed_numeric_type<float> x;",
             "E0930 'packed_numeric_type' is not supported yet",
         ),
+    ]);
+}
+
+#[test]
+fn simdgroup_matrices() {
+    check(&[
+        (
+            "simdgroup_matrix<int, 8, 8> m;",
+            "E0960 the elements of a simdgroup_matrix are half, bfloat or float, not 'int'",
+        ),
+        (
+            "simdgroup_matrix<float, 16, 8> m;",
+            "E0961 a simdgroup_matrix has 8 columns and 8 rows, not 16 and 8",
+        ),
+        (
+            "auto m = make_filled_simdgroup_matrix<half, 4, 8>(0.0h);",
+            "E0961 a simdgroup_matrix has 8 columns and 8 rows, not 4 and 8",
+        ),
+        (
+            "simdgroup_float8x8 m; simdgroup_multiply(m, m, 2.0f);",
+            "E0962 argument 3 of 'simdgroup_multiply' must be a simdgroup_matrix, not 'float'",
+        ),
+        (
+            "float m; simdgroup_load(m, p);",
+            "E0962 argument 1 of 'simdgroup_load' must be a simdgroup_matrix, not 'float'",
+        ),
+        (
+            "const simdgroup_float8x8 m(1); simdgroup_load(m, p);",
+            "E0963 'simdgroup_load' writes its first argument, which cannot be changed | help: pass a variable that is not 'const'",
+        ),
+        (
+            "simdgroup_multiply_accumulate(simdgroup_float8x8(0), simdgroup_half8x8(1), simdgroup_half8x8(1), simdgroup_float8x8(0));",
+            "E0963 'simdgroup_multiply_accumulate' writes its first argument, which cannot be changed | help: pass a variable that is not 'const'",
+        ),
+        (
+            "simdgroup_half8x8 m; simdgroup_load(m, p);",
+            "E0964 'simdgroup_load' of a matrix of 'half' takes a pointer to 'half', not to 'device float' | help: declare the matrix with the element type of the memory",
+        ),
+        (
+            "simdgroup_float8x8 m(0); simdgroup_store(m, 3);",
+            "E0964 'simdgroup_store' takes a pointer to elements, not 'int'",
+        ),
+        (
+            "simdgroup_float8x8 m; float x[64]; simdgroup_load(m, x);",
+            "E0965 'simdgroup_load' has no version for thread memory",
+        ),
+        (
+            "simdgroup_float8x8 m(0); simdgroup_store(m, q);",
+            "E0965 'simdgroup_store' has no version for constant memory",
+        ),
+        (
+            "simdgroup_float8x8 m(0); simdgroup_store(m, pc);",
+            "E0965 'simdgroup_store' has no version for const device memory",
+        ),
+        (
+            "simdgroup_float8x8 a(1); simdgroup_half8x8 b(1); auto c = a * b;",
+            "PRODUCT",
+        ),
+        (
+            "simdgroup_float8x8 a(1); auto c = a.rows();",
+            "ROWS",
+        ),
+    ]);
+    compiles(&[
+        "simdgroup_float8x8 m; simdgroup_load(m, q, 8); simdgroup_store(m, p, ulong(8), ulong2(0, 8), true);",
+        "simdgroup_matrix<bfloat, 8, 8> a[2][3]; for (int i = 0; i < 2; ++i) for (int k = 0; k < 3; ++k) a[i][k] = simdgroup_matrix<bfloat, 8, 8>(bfloat(0));",
+        "static_assert(is_same_v<decltype(simdgroup_half8x8(0).thread_elements()[0] + 0), half> || true); static_assert(sizeof(simdgroup_half8x8) == 4);",
     ]);
 }

@@ -345,7 +345,7 @@ impl Walk<'_> {
                     | ShuffleOp::Broadcast
                     | ShuffleOp::BroadcastFirst => pure(self.of(*operand)),
                 },
-                Op::Vote { .. } => Class::Plain,
+                Op::Vote { .. } | Op::SimdgroupMatrixMultiply { .. } => Class::Plain,
                 Op::CoopGet { .. }
                 | Op::CoopValid { .. }
                 | Op::CoopIndex { .. }

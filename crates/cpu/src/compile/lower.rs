@@ -9,7 +9,7 @@ use anymetal_ir::{
 use super::arithmetic::Product;
 use super::classify::{Class, Classes, MapId, classify};
 use super::control::Positions;
-use super::program::{Access, AffineKind, Block, Inst, Lanes, Program, Reg};
+use super::program::{Access, AffineKind, Block, Inst, Lanes, MatrixOperand, Program, Reg};
 use crate::fault::CompileError;
 use crate::lanes::{Isa, convert, float, int};
 
@@ -573,6 +573,17 @@ impl Lower<'_> {
                     out,
                     a,
                 });
+            }
+            Op::SimdgroupMatrixMultiply { a, b, c, ty } => {
+                let mut operand = |values: &[ValueId; 2]| -> Result<MatrixOperand, CompileError> {
+                    Ok(MatrixOperand {
+                        ty: self.scalar(values[0]),
+                        values: [self.value(values[0])?, self.value(values[1])?],
+                    })
+                };
+                let operands = Box::new((operand(a)?, operand(b)?, c.as_ref().map(&mut operand).transpose()?));
+                let out = [self.define(result), self.define(ValueId(result.0 + 1))];
+                self.push(Inst::SimdgroupMatrixMultiply { operands, ty: *ty, out });
             }
             Op::TensorLoad {
                 tensor,

@@ -98,6 +98,13 @@ pub(crate) enum TileOperand {
     Coop(u32),
 }
 
+/// A matrix of a SIMD-group: the registers of the two elements of each lane.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct MatrixOperand {
+    pub values: [Reg; 2],
+    pub ty: Scalar,
+}
+
 /// A memory access.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Access {
@@ -216,6 +223,13 @@ pub(crate) enum Inst {
         width: GroupWidth,
         out: Reg,
         a: Option<Reg>,
+    },
+    SimdgroupMatrixMultiply {
+        /// Left, right, and what is added.
+        operands: Box<(MatrixOperand, MatrixOperand, Option<MatrixOperand>)>,
+        /// Of the result.
+        ty: Scalar,
+        out: [Reg; 2],
     },
     CoopInit(u32),
     CoopCopy {
@@ -499,6 +513,13 @@ impl Inst {
             Inst::Vote { out, a, .. } => {
                 a.iter_mut().for_each(|reg| f(reg, Use));
                 f(out, Def);
+            }
+            Inst::SimdgroupMatrixMultiply { operands, out, .. } => {
+                let (a, b, c) = &mut **operands;
+                for operand in [Some(a), Some(b), c.as_mut()].into_iter().flatten() {
+                    operand.values.iter_mut().for_each(|reg| f(reg, Use));
+                }
+                out.iter_mut().for_each(|reg| f(reg, Def));
             }
             Inst::CoopGet { slot, out, .. }
             | Inst::CoopValid { slot, out, .. }

@@ -10,6 +10,7 @@ mod matmul;
 mod memory;
 pub(crate) mod objects;
 mod simd;
+mod simd_matrix;
 mod strip;
 mod tensor;
 mod worker;
@@ -375,6 +376,10 @@ impl<'d> Worker<'d> {
                 index_ty,
             } => self.shuffle(*op, *width, *out, *a, *index, *index_ty),
             Inst::Vote { op, width, out, a } => self.vote(*op, *width, *out, *a),
+            Inst::SimdgroupMatrixMultiply { operands, ty, out } => {
+                let (a, b, c) = &**operands;
+                return self.simdgroup_matrix_multiply(a, b, c.as_ref(), *ty, *out);
+            }
             Inst::If {
                 condition,
                 compare,

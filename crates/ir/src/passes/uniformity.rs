@@ -512,6 +512,7 @@ impl<'a> Analysis<'a> {
                 _ => group(*width),
             },
             Op::Atomic { .. }
+            | Op::SimdgroupMatrixMultiply { .. }
             | Op::CoopGet { .. }
             | Op::CoopValid { .. }
             | Op::CoopIndex { .. }

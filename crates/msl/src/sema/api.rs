@@ -498,7 +498,7 @@ impl Sema<'_> {
         for param in &f.decl.params {
             let env = f.env.clone();
             let t = self.within(env, |s| s.param_type(&param.ty))?;
-            let object = matches!(&t.ty, Type::Object(o) if matches!(**o, Object::Coop(_) | Object::CoopIterator(_) | Object::SimdgroupMatrix(..)));
+            let object = matches!(&t.ty, Type::Object(o) if matches!(**o, Object::Coop(_) | Object::CoopIterator(_)));
             if object || matches!(t.ty, Type::Function(_)) {
                 return Ok(());
             }

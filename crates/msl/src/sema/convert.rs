@@ -674,7 +674,7 @@ fn value_object(ty: &Type) -> Rc<Option<Object>> {
 }
 
 fn is_coop(object: &Object) -> bool {
-    matches!(object, Object::Coop(_) | Object::SimdgroupMatrix(..))
+    matches!(object, Object::Coop(_))
 }
 
 /// The rank of a conversion between scalars.

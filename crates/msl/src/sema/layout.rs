@@ -198,7 +198,7 @@ impl Sema<'_> {
             Type::Scalar(scalar) | Type::Vector { scalar, .. } | Type::Matrix { scalar, .. } => scalar.size(),
             Type::Pointer(_) => 8,
             Type::Object(object) => match **object {
-                Object::Atomic(scalar) => scalar.size(),
+                Object::Atomic(scalar) | Object::SimdgroupMatrix(scalar, ..) => scalar.size(),
                 _ => 1,
             },
             _ => 1,

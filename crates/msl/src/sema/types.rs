@@ -289,7 +289,7 @@ pub enum Object {
     ScalePlane(PlaneType),
     /// `atomic<T>`. One leaf in memory.
     Atomic(Scalar),
-    /// `simdgroup_matrix<T, C, R>`: one [`super::value::Leaf::Coop`] leaf.
+    /// `simdgroup_matrix<T, C, R>`. Leaves: the two elements of the lane.
     SimdgroupMatrix(Scalar, u8, u8),
     /// `numeric_limits<T>`. No leaves.
     Limits(Scalar),

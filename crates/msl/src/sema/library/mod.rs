@@ -12,6 +12,7 @@ mod extents;
 mod group;
 mod math;
 mod matmul;
+mod simdgroup_matrix;
 mod tensor;
 mod traits;
 mod view;
@@ -86,6 +87,7 @@ pub fn lookup(_sema: &mut Sema<'_>, namespace: &str, name: &str) -> Option<LibEn
             .or_else(|| matmul::lookup_scope(name))
             .or_else(|| math::lookup(namespace, name))
             .or_else(|| group::lookup(name))
+            .or_else(|| simdgroup_matrix::lookup(name))
             .or_else(|| atomic::lookup(name))
             .or_else(|| traits::lookup(name))
             .or_else(|| bits::lookup(name))
@@ -102,26 +104,10 @@ pub fn is_unsupported(code: &str) -> bool {
 }
 
 /// Classes that exist in Metal and not yet here.
-const REFUSED_CLASSES: &[&str] = &[
-    "convolution2d",
-    "convolution2d_descriptor",
-    "simdgroup_matrix",
-    "packed_numeric_type",
-    "simdgroup_half8x8",
-    "simdgroup_float8x8",
-    "simdgroup_bfloat8x8",
-];
+const REFUSED_CLASSES: &[&str] = &["convolution2d", "convolution2d_descriptor", "packed_numeric_type"];
 
 /// Functions that exist in Metal and not yet here.
-const REFUSED_FUNCTIONS: &[&str] = &[
-    "simdgroup_load",
-    "simdgroup_store",
-    "simdgroup_multiply",
-    "simdgroup_multiply_accumulate",
-    "make_filled_simdgroup_matrix",
-    "pack",
-    "unpack",
-];
+const REFUSED_FUNCTIONS: &[&str] = &["pack", "unpack"];
 
 /// What exists in Metal and not yet here: refused by name where it is used.
 fn refused(name: &str) -> Option<LibEntity> {
@@ -161,7 +147,8 @@ pub fn object_leaves(_sema: &Sema<'_>, object: &Object) -> Vec<LeafKind> {
             vec![value(ty.index.into()); dynamic]
         }
         Object::Tensor(ty) => view::leaves(ty),
-        Object::Coop(_) | Object::SimdgroupMatrix(..) => vec![LeafKind::Coop],
+        Object::Coop(_) => vec![LeafKind::Coop],
+        Object::SimdgroupMatrix(scalar, ..) => vec![value((*scalar).into()); 2],
         Object::CoopIterator(_) => vec![LeafKind::Coop, value(Scalar::I32.into())],
         Object::ScalePlane(plane) => vec![value(IrType::Pointer(plane.space))],
         Object::Atomic(scalar) => vec![value((*scalar).into())],
@@ -180,6 +167,7 @@ pub fn object_layout(_sema: &Sema<'_>, object: &Object) -> Option<(u64, u32)> {
             ..
         }) => Some((8, 8)),
         Object::Atomic(scalar) => Some((scalar.size().into(), scalar.size())),
+        Object::SimdgroupMatrix(scalar, ..) => Some(((2 * scalar.size()).into(), 2 * scalar.size())),
         Object::Extents(ty) => {
             let dynamic = ty.extents.iter().filter(|extent| extent.is_none()).count() as u64;
             Some(((u64::from(ty.index.size()) * dynamic).max(1), ty.index.size()))
@@ -319,6 +307,14 @@ pub fn template_of(_sema: &Sema<'_>, ty: &Type) -> Option<(&'static str, Vec<Tem
             Some(("tensor", args))
         }
         Object::Atomic(scalar) => Some(("atomic", vec![TemplateArg::Type((*scalar).into())])),
+        Object::SimdgroupMatrix(scalar, columns, rows) => Some((
+            "simdgroup_matrix",
+            vec![
+                TemplateArg::Type((*scalar).into()),
+                int((*columns).into()),
+                int((*rows).into()),
+            ],
+        )),
         Object::ExecutionScope(count) if *count > 0 => Some(("execution_simdgroups", vec![int(u64::from(*count))])),
         Object::Coop(ty) => {
             let extents = ExtentsType {
@@ -358,6 +354,7 @@ pub fn call_method(sema: &mut Sema<'_>, object: &Operand, call: &Call<'_>) -> Op
         }
         Object::Limits(scalar) => traits::call_limit(sema, scalar, call),
         Object::Tag("simd_vote") => group::vote_method(sema, object, call),
+        Object::SimdgroupMatrix(scalar, ..) => simdgroup_matrix::method(sema, scalar, object, call),
         _ => None,
     }
 }
@@ -515,6 +512,7 @@ pub fn operator(sema: &mut Sema<'_>, operator: &str, operands: &[Operand], span:
         }
         Object::Truth(value) if operator == "()" => Some(Ok(sema.bool_value(*value).into())),
         Object::Coop(_) | Object::CoopIterator(_) => coop::operator(sema, operator, operands, span),
+        Object::SimdgroupMatrix(..) => simdgroup_matrix::operator(sema, operator, operands, span),
         _ => None,
     }
 }
@@ -531,6 +529,7 @@ pub fn construct(sema: &mut Sema<'_>, ty: &Type, args: &[Arg], _braces: bool, sp
         {
             Some(Ok(Value::empty(ty.clone()).into()))
         }
+        Object::SimdgroupMatrix(scalar, ..) => simdgroup_matrix::construct(sema, ty, scalar, args, span),
         Object::Coop(coop) if args.is_empty() => Some(coop::create(sema, &coop).map(Operand::Value)),
         // A copy.
         _ => match args {
