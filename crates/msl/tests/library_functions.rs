@@ -624,11 +624,11 @@ fn simdgroup_matrices() {
         ),
         (
             "simdgroup_float8x8 a(1); simdgroup_half8x8 b(1); auto c = a * b;",
-            "PRODUCT",
+            "E0531 '*' is not defined for 'simdgroup_matrix<float, 8, 8>' and 'simdgroup_matrix<half, 8, 8>'",
         ),
         (
             "simdgroup_float8x8 a(1); auto c = a.rows();",
-            "ROWS",
+            "E0472 'simdgroup_matrix<float, 8, 8>' has no member function 'rows'",
         ),
     ]);
     compiles(&[
