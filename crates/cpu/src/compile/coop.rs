@@ -193,10 +193,10 @@ impl Lower<'_> {
                 right,
                 destination,
             } => {
-                let share_right = match right {
+                let share = [left, right].map(|operand| match operand {
                     Operand::Tensor(tensor) => self.is_unwritten(tensor),
                     Operand::Coop(_) => false,
-                };
+                });
                 let left = self.tile_operand(left)?;
                 let right = self.tile_operand(right)?;
                 let destination = self.tile_operand(destination)?;
@@ -206,7 +206,7 @@ impl Lower<'_> {
                     left,
                     right,
                     destination,
-                    share_right,
+                    share,
                 });
             }
             _ => return Err(self.malformed("not an operation on cooperative tensors")),

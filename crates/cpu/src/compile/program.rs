@@ -311,8 +311,9 @@ pub(crate) enum Inst {
         left: TileOperand,
         right: TileOperand,
         destination: TileOperand,
-        /// Neither the kernel nor another argument of it writes the right operand's memory.
-        share_right: bool,
+        /// Whether the left (the right) operand's memory is written neither by the kernel nor by way of another argument of
+        /// it.
+        share: [bool; 2],
     },
     If {
         condition: Reg,

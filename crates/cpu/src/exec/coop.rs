@@ -215,9 +215,9 @@ impl<'d> Worker<'d> {
                 left,
                 right,
                 destination,
-                share_right,
+                share,
             } => {
-                return self.matmul(descriptor, *simdgroups as usize, left, right, destination, *share_right);
+                return self.matmul(descriptor, *simdgroups as usize, left, right, destination, *share);
             }
             _ => {}
         }

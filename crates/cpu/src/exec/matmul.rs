@@ -1,19 +1,17 @@
 //! `matmul2d`: takes operands from views and tiles, packs them, shares what can be shared, and multiplies.
 
-use std::collections::HashMap;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
-
 use anymetal_formats::ElementFormat;
 use anymetal_ir::{MatmulDescriptor, Scalar};
 
 use super::coop_io::Region;
+use super::panels::{PanelKey, fresh};
 use super::{Outcome, Worker, raise};
 use crate::compile::program::TileOperand;
 use crate::fault::{AccessKind, FaultKind};
 use crate::lanes::scalar::{Bf16, F16, Float};
 use crate::tile::{
-    Accumulation, AccumulatorMut, OperandView, PackedRight, Product, ScaleView, TileError, multiply_view,
+    Accumulation, AccumulatorMut, OperandView, PackedLeft, PackedRight, Product, ScaleView, TileError, TilePath,
+    multiply, multiply_view, vector,
 };
 
 /// Memory that products reuse.
@@ -23,52 +21,11 @@ pub(super) struct Buffers {
     sums_i32: Vec<i32>,
 }
 
-/// Bytes of packed operands that a dispatch keeps at most.
-const CACHE_BYTES: usize = 256 << 20;
-
 /// Valid rows up to which the right operand is not packed.
 const FEW_ROWS: usize = 4;
 
-/// What a packed right operand is known by. Memory that the dispatch does not write stays as it is, so the place of the elements
-/// stands for their values.
-#[derive(Clone, PartialEq, Eq, Hash)]
-pub(crate) struct PanelKey {
-    base: usize,
-    format: ElementFormat,
-    product: Product,
-    origin: [i64; 2],
-    shape: [usize; 2],
-    valid: [usize; 2],
-    strides: [i64; 2],
-    scales: Option<(usize, [usize; 2], [i64; 2])>,
-    transposed: bool,
-}
-
-type Panel = Arc<OnceLock<PackedRight>>;
-
-/// Packed right operands of a dispatch, for all workers.
-#[derive(Default)]
-pub(crate) struct PanelCache {
-    panels: Mutex<HashMap<PanelKey, Panel>>,
-    bytes: AtomicUsize,
-}
-
-impl PanelCache {
-    /// The cell for a key, or `None` when the cache is full and does not have it.
-    fn cell(&self, key: PanelKey, bytes: usize) -> Option<Panel> {
-        let mut panels = self.panels.lock().unwrap_or_else(|e| e.into_inner());
-        if let Some(panel) = panels.get(&key) {
-            return Some(panel.clone());
-        }
-        if self.bytes.load(Ordering::Relaxed) + bytes > CACHE_BYTES {
-            return None;
-        }
-        self.bytes.fetch_add(bytes, Ordering::Relaxed);
-        let panel = Panel::default();
-        panels.insert(key, panel.clone());
-        Some(panel)
-    }
-}
+/// Elements of an operand below which it is packed for each product anew: finding it again would take as long.
+const FEW_ELEMENTS: usize = 4096;
 
 /// The format of a tile's elements.
 pub(super) fn format_of(scalar: Scalar) -> ElementFormat {
@@ -205,7 +162,7 @@ impl<'d> Worker<'d> {
         left: &'d TileOperand,
         right: &'d TileOperand,
         destination: &'d TileOperand,
-        share_right: bool,
+        share: [bool; 2],
     ) -> Outcome {
         let row_of = |transposed: bool| if transposed { 0 } else { 1 };
         let (m, n) = (descriptor.m as usize, descriptor.n as usize);
@@ -248,18 +205,18 @@ impl<'d> Worker<'d> {
                     continue;
                 }
                 let done = std::mem::replace(current, next);
-                self.multiply(descriptor, &done, share_right)?;
+                self.multiply(descriptor, &done, share)?;
             } else {
                 job = Some(next);
             }
         }
         match job {
-            Some(job) => self.multiply(descriptor, &job, share_right),
+            Some(job) => self.multiply(descriptor, &job, share),
             None => Ok(()),
         }
     }
 
-    fn multiply(&mut self, descriptor: &MatmulDescriptor, job: &Job, share_right: bool) -> Outcome {
+    fn multiply(&mut self, descriptor: &MatmulDescriptor, job: &Job, share: [bool; 2]) -> Outcome {
         let Job {
             left,
             right,
@@ -288,36 +245,60 @@ impl<'d> Worker<'d> {
         let few = left.valid().0 <= FEW_ROWS && product.accumulation == Accumulation::F32;
         let scratch = &mut self.tile_scratch;
         let buffers = &mut self.matmul_buffer;
-        let cell = if right.in_memory && share_right && !self.shared.aliased && !few {
+        let shared = |source: &Source, share: bool| {
+            source.in_memory
+                && share
+                && !self.shared.aliased
+                && !few
+                && source.rows.saturating_mul(source.columns) >= FEW_ELEMENTS
+        };
+        let right_cell = if shared(right, share[1]) {
             let bytes = (right.rows + 16) * (right.columns + 64) * 4;
-            self.shared.panels.cell(right.key(product), bytes)
+            self.shared.panels.right(right.key(product), bytes)
         } else {
             None
         };
-        let panel: Option<&PackedRight> = match &cell {
-            Some(cell) => Some(cell.get_or_init(|| {
-                let mut packed = PackedRight::default();
+        let right_panel: Option<&PackedRight> = right_cell.as_ref().map(|cell| {
+            cell.get_or_init(|| {
+                let bytes = right.rows * right.columns * product.right_lane().bytes_per_element();
+                let mut packed: PackedRight = fresh(bytes);
                 packed.pack(&product, &right_view, scratch);
                 packed
-            })),
-            None => None,
+            })
+        });
+        // A packed left operand serves all products of its rows; with a right one that is not shared there are none.
+        let left_cell = if right_panel.is_some() && shared(left, share[0]) {
+            let bytes = (left.rows + 16) * (left.columns + 64) * 4;
+            self.shared.panels.left(left.key(product), bytes)
+        } else {
+            None
         };
-        let mut product_into = |sums: AccumulatorMut<'_>, stride: usize, accumulate: bool| match panel {
-            Some(panel) => multiply_view(scratch, &product, &left_view, panel, sums, stride, accumulate),
-            None => crate::tile::matmul(
-                scratch,
-                path,
-                &left_view,
-                &right_view,
-                relaxed,
-                sums,
-                stride,
-                accumulate,
-            ),
-        };
+        let left_panel: Option<&PackedLeft> = left_cell.as_ref().map(|cell| {
+            cell.get_or_init(|| {
+                let bytes = left.rows * left.columns * product.left_lane().bytes_per_element();
+                let mut packed: PackedLeft = fresh(bytes);
+                packed.pack(&product, &left_view, scratch);
+                packed
+            })
+        });
+        let mut product_into =
+            |sums: AccumulatorMut<'_>, stride: usize, accumulate: bool| match (left_panel, right_panel) {
+                (Some(left), Some(right)) => multiply(left, right, sums, stride, accumulate),
+                (None, Some(right)) => multiply_view(scratch, &product, &left_view, right, sums, stride, accumulate),
+                _ => crate::tile::matmul(
+                    scratch,
+                    path,
+                    &left_view,
+                    &right_view,
+                    relaxed,
+                    sums,
+                    stride,
+                    accumulate,
+                ),
+            };
         let accumulate = descriptor.accumulate;
         let result = match product.accumulation {
-            Accumulation::F32 => match target.direct_f32(m, n) {
+            Accumulation::F32 => match target.direct(&[ElementFormat::F32], m, n) {
                 Some((sums, stride)) => {
                     // SAFETY: the rows were checked against the object. Gaps between rows are not touched by the product;
                     // they may belong to other threadgroups, whose writes go elsewhere.
@@ -329,20 +310,27 @@ impl<'d> Worker<'d> {
                     let sums = AccumulatorMut::F32(&mut buffers.sums_f32);
                     let result = product_into(sums, n, false);
                     if result.is_ok() {
-                        target.finish_f32(&buffers.sums_f32, n, accumulate);
+                        target.finish_f32(path, &mut buffers.sums_f32, n, accumulate);
                     }
                     result
                 }
             },
-            Accumulation::I32 => {
-                buffers.sums_i32.resize(m * n, 0);
-                let sums = AccumulatorMut::I32(&mut buffers.sums_i32);
-                let result = product_into(sums, n, false);
-                if result.is_ok() {
-                    target.finish_i32(&buffers.sums_i32, n, accumulate);
+            Accumulation::I32 => match target.direct(&[ElementFormat::I32, ElementFormat::U32], m, n) {
+                Some((sums, stride)) => {
+                    // SAFETY: as above.
+                    let sums = AccumulatorMut::I32(unsafe { &mut *sums });
+                    product_into(sums, stride, accumulate)
                 }
-                result
-            }
+                None => {
+                    buffers.sums_i32.resize(m * n, 0);
+                    let sums = AccumulatorMut::I32(&mut buffers.sums_i32);
+                    let result = product_into(sums, n, false);
+                    if result.is_ok() {
+                        target.finish_i32(&buffers.sums_i32, n, accumulate);
+                    }
+                    result
+                }
+            },
         };
         result.or_else(refused)
     }
@@ -480,9 +468,10 @@ struct Target {
 }
 
 impl Target {
-    /// The destination itself as an accumulator: all of it there, `f32`, rows without gaps inside.
-    fn direct_f32(&self, m: usize, n: usize) -> Option<(*mut [f32], usize)> {
-        let fits = self.format == ElementFormat::F32
+    /// The destination itself as an accumulator: all of it there, of one of the formats (4 bytes each), rows without gaps
+    /// inside.
+    fn direct<T>(&self, formats: &[ElementFormat], m: usize, n: usize) -> Option<(*mut [T], usize)> {
+        let fits = formats.contains(&self.format)
             && (self.rows, self.columns) == (m, n)
             && self.column_stride == 1
             && self.row_stride >= n as i64
@@ -492,7 +481,7 @@ impl Target {
             return None;
         }
         let stride = self.row_stride as usize;
-        let sums = std::ptr::slice_from_raw_parts_mut(self.base.cast::<f32>(), (m - 1) * stride + n);
+        let sums = std::ptr::slice_from_raw_parts_mut(self.base.cast::<T>(), (m - 1) * stride + n);
         Some((sums, stride))
     }
 
@@ -508,8 +497,11 @@ impl Target {
         }
     }
 
-    /// Rounds once and stores, adding what was there when `accumulate`.
-    fn finish_f32(&self, sums: &[f32], n: usize, accumulate: bool) {
+    /// Rounds once and stores, adding what was there when `accumulate`; the sums are spoilt.
+    fn finish_f32(&self, path: TilePath, sums: &mut [f32], n: usize, accumulate: bool) {
+        if self.finish_rows(path, sums, n, accumulate) {
+            return;
+        }
         fn store<T: Float>(target: &Target, sums: &[f32], n: usize, accumulate: bool) {
             target.each(n, |place, at| {
                 let place = place.cast::<T>();
@@ -533,6 +525,38 @@ impl Target {
             }),
             _ => {}
         }
+    }
+
+    /// [`finish_f32`](Self::finish_f32) by whole rows, where the destination's lie without gaps; false where they do not.
+    fn finish_rows(&self, path: TilePath, sums: &mut [f32], n: usize, accumulate: bool) -> bool {
+        type Widen = fn(TilePath, &[u16], &mut [f32]);
+        type Narrow = fn(TilePath, &[f32], &mut [u16]);
+        let (widen, narrow): (Widen, Narrow) = match self.format {
+            ElementFormat::F16 => (vector::f16_to_f32, vector::f32_to_f16),
+            ElementFormat::BF16 => (vector::bf16_to_f32, vector::f32_to_bf16),
+            _ => return false,
+        };
+        if self.column_stride != 1 || !self.base.addr().is_multiple_of(2) {
+            return false;
+        }
+        let mut old = [0.0f32; 128];
+        for row in 0..self.rows {
+            let place = self
+                .base
+                .cast::<u16>()
+                .wrapping_offset((row as i64 * self.row_stride) as isize);
+            // SAFETY: the row's columns are in the checked part of the destination, and aligned.
+            let place = unsafe { std::slice::from_raw_parts_mut(place, self.columns) };
+            let sums = &mut sums[row * n..row * n + self.columns];
+            if accumulate {
+                for (place, sums) in place.chunks(old.len()).zip(sums.chunks_mut(old.len())) {
+                    widen(path, place, &mut old);
+                    sums.iter_mut().zip(&old).for_each(|(sum, old)| *sum += old);
+                }
+            }
+            narrow(path, sums, place);
+        }
+        true
     }
 
     fn finish_i32(&self, sums: &[i32], n: usize, accumulate: bool) {

@@ -9,6 +9,7 @@ mod mask;
 mod matmul;
 mod memory;
 pub(crate) mod objects;
+pub(crate) mod panels;
 mod simd;
 mod simd_matrix;
 mod strip;

@@ -78,7 +78,7 @@ pub(crate) struct Shared<'d> {
     pub table: &'d dyn TensorTable,
     /// A worker met a fault: the others stop at the next loop iteration.
     pub stopped: AtomicBool,
-    pub panels: super::matmul::PanelCache,
+    pub panels: super::panels::PanelCache,
     /// Memories that the dispatch has locked, by number, and whether for writing.
     pub locked: Vec<(u64, bool)>,
     /// Two arguments share memory that is written: no operand may be kept.

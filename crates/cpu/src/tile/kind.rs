@@ -3,6 +3,7 @@
 
 use anymetal_formats::ElementFormat;
 
+use super::path::{has_bf16_dots, has_int8_dots};
 use super::{OperandKind, TileError, TilePath};
 
 /// What packing turns an operand's elements into. Packed memory is made of 32-bit groups of 1, 2 or 4 consecutive
@@ -17,9 +18,10 @@ pub enum Lane {
     Bf16Pair,
     /// `i16`, two a group, for integers of up to 8 bits.
     I16,
-    /// `i8`, four a group.
+    /// `i8`, four a group. A left operand of `u8` is packed 128 lower where the right one is not signed and the path has
+    /// no product of two unsigned lanes.
     I8,
-    /// `u8`, four a group.
+    /// `u8`, four a group. A left operand of `i8` is packed 128 higher likewise.
     U8,
 }
 
@@ -37,6 +39,11 @@ impl Lane {
         4 / self.group()
     }
 
+    /// Bytes that an element takes up in packed memory.
+    pub const fn bytes_per_element(self) -> usize {
+        self.bytes() * self.planes()
+    }
+
     /// Planes that add up to the value.
     pub(crate) const fn planes(self) -> usize {
         match self {
@@ -45,9 +52,9 @@ impl Lane {
         }
     }
 
-    /// True for the lanes that only AMX multiplies: rows go in tiles of 16 groups.
-    pub(crate) const fn is_tile_lane(self) -> bool {
-        !matches!(self, Lane::F32 | Lane::I16)
+    /// True for the lanes that AMX multiplies: rows go in tiles of 16 groups.
+    pub(crate) const fn is_tile_lane(self, path: TilePath) -> bool {
+        matches!(path, TilePath::Amx) && !matches!(self, Lane::F32 | Lane::I16)
     }
 }
 
@@ -74,7 +81,8 @@ impl Product {
     ///
     /// Two integer operands of up to 8 bits without scales give `i32`; every other pair of integers of up to 8 bits,
     /// `half`, `bfloat`, `float` and the FP8 and FP4 formats gives `f32`. `relaxed` permits rounding `float` operands
-    /// (to bf16 beside an operand that bf16 holds, otherwise to 16 significant bits), which only AMX makes use of.
+    /// (to bf16 beside an operand that bf16 holds, otherwise to 16 significant bits). AMX makes use of both, AVX-512 with bf16
+    /// dot products of the first.
     pub fn choose(
         path: TilePath,
         left: impl Into<OperandKind>,
@@ -90,25 +98,30 @@ impl Product {
             });
         };
         let amx = path == TilePath::Amx;
+        let bf16 = amx || path == TilePath::Avx512 && has_bf16_dots();
         let integer = |kind: OperandKind, class| class == Class::Integer && !kind.scaled;
         let (left_lane, right_lane, accumulation) = if integer(left, left_class) && integer(right, right_class) {
-            let lane = |format: ElementFormat| match (amx, format.is_signed()) {
-                (false, _) => Lane::I16,
-                (true, true) => Lane::I8,
-                (true, false) => Lane::U8,
+            let lane = |signed: bool| if signed { Lane::I8 } else { Lane::U8 };
+            let (left_signed, right_signed) = (left.format.is_signed(), right.format.is_signed());
+            let (left, right) = match path {
+                TilePath::Amx => (lane(left_signed), lane(right_signed)),
+                // The instruction takes one operand of each kind.
+                TilePath::Avx512 if has_int8_dots() => (lane(!right_signed), lane(right_signed)),
+                _ => (Lane::I16, Lane::I16),
             };
-            (lane(left.format), lane(right.format), Accumulation::I32)
-        } else if !amx {
+            (left, right, Accumulation::I32)
+        } else if !bf16 {
             (Lane::F32, Lane::F32, Accumulation::F32)
         } else {
             let lane = |class, partner| match class {
                 Class::Integer | Class::Small | Class::Bfloat => Some(Lane::Bf16),
-                Class::Half => Some(Lane::Bf16Pair),
+                // Two terms cost as much as `f32` without tiles.
+                Class::Half => amx.then_some(Lane::Bf16Pair),
                 Class::Float if !relaxed => None,
-                Class::Float => Some(match partner {
-                    Class::Half | Class::Float => Lane::Bf16Pair,
-                    _ => Lane::Bf16,
-                }),
+                Class::Float => match partner {
+                    Class::Half | Class::Float => amx.then_some(Lane::Bf16Pair),
+                    _ => Some(Lane::Bf16),
+                },
             };
             match (lane(left_class, right_class), lane(right_class, left_class)) {
                 (Some(left), Some(right)) => (left, right, Accumulation::F32),
@@ -162,7 +175,7 @@ impl Product {
 pub(crate) const fn panel_width(path: TilePath, lane: Lane) -> usize {
     match path {
         TilePath::Avx512 => 64,
-        TilePath::Amx if !lane.is_tile_lane() => 64,
+        TilePath::Amx if !lane.is_tile_lane(path) => 64,
         _ => 16,
     }
 }
@@ -191,7 +204,7 @@ fn class(format: ElementFormat) -> Option<Class> {
 }
 
 /// How K is cut into blocks of groups. Both operands of a product are cut alike, because the cut depends only on the
-/// full K and the lane.
+/// full K, the path and the lane.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Blocking {
     /// Groups in a block; only the last one has fewer.
@@ -206,9 +219,9 @@ impl Blocking {
     /// Blocks of at most 256 groups (with 16 columns, 16 KiB of a right panel: half of a first-level cache).
     const MOST: usize = 256;
 
-    pub fn new(k: usize, lane: Lane) -> Self {
+    pub fn new(k: usize, path: TilePath, lane: Lane) -> Self {
         let group = lane.group();
-        let granule = if lane.is_tile_lane() { 16 } else { 1 };
+        let granule = if lane.is_tile_lane(path) { 16 } else { 1 };
         let total = k.div_ceil(group).max(1);
         let blocks = total.div_ceil(Self::MOST);
         let groups = total.div_ceil(blocks).next_multiple_of(granule.max(8));
@@ -234,7 +247,7 @@ mod tests {
     fn blocks_cover_k_evenly() {
         for k in [1, 7, 64, 255, 256, 257, 300, 2048, 100_000] {
             for lane in [Lane::F32, Lane::Bf16, Lane::I8] {
-                let blocking = Blocking::new(k, lane);
+                let blocking = Blocking::new(k, TilePath::Amx, lane);
                 assert!(blocking.groups <= Blocking::MOST.next_multiple_of(16));
                 assert!(blocking.count(k) * blocking.elements() >= k);
                 assert!((blocking.count(k) - 1) * blocking.elements() < k);

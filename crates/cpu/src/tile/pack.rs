@@ -22,6 +22,9 @@ pub(crate) struct Header {
     pub valid_k: usize,
     pub blocking: Blocking,
     pub terms: Terms,
+    /// What packing added to every element of an integer lane, those past the end included: 128 or −128 for a left operand
+    /// that had to change sides, else 0.
+    pub shift: i32,
 }
 
 impl Header {
@@ -33,8 +36,9 @@ impl Header {
             valid_across: across.1,
             k: k.0,
             valid_k: k.1,
-            blocking: Blocking::new(k.0, lane),
+            blocking: Blocking::new(k.0, path, lane),
             terms: Terms::NONE,
+            shift: 0,
         }
     }
 
@@ -98,8 +102,8 @@ impl Default for PackedRight {
 }
 
 /// Rows of a left operand that packed memory has room for (AMX reads tiles of 16).
-fn padded_rows(rows: usize, lane: Lane) -> usize {
-    if lane.is_tile_lane() {
+fn padded_rows(rows: usize, path: TilePath, lane: Lane) -> usize {
+    if lane.is_tile_lane(path) {
         rows.next_multiple_of(16)
     } else {
         rows
@@ -120,10 +124,15 @@ impl PackedLeft {
         let mut header = Header::new(path, lane, (view.rows, view.valid_rows), (view.cols, view.valid_cols));
         let ops = ops(path);
         let blocking = header.blocking;
-        let rows = padded_rows(view.valid_rows, lane);
+        let rows = padded_rows(view.valid_rows, path, lane);
         let row_bytes = blocking.groups * 4;
         let blocks = blocking.count(view.valid_cols);
         let plane = blocks * rows * row_bytes;
+        header.shift = match lane {
+            Lane::U8 if view.format.is_signed() => 128,
+            Lane::I8 if !view.format.is_signed() => -128,
+            _ => 0,
+        };
         let base = self.buffer.reserve(plane * lane.planes());
         for kb in 0..blocks {
             let k0 = kb * blocking.elements();
@@ -142,11 +151,18 @@ impl PackedLeft {
                     cols: count,
                 };
                 let filled = count.div_ceil(blocking.group).next_multiple_of(blocking.granule);
-                let found = if lane.is_tile_lane() {
+                let found = if lane.is_tile_lane(path) {
                     tiles_of(ops, lane, view, part, block, filled, scratch)
                 } else {
                     let found = rows_of(ops, lane, view, part, block, scratch);
                     zero_tails(block, lane, view.valid_rows, count, filled * 4);
+                    if header.shift != 0 {
+                        // Adding or subtracting 128 is turning the highest bit over.
+                        for row in 0..view.valid_rows {
+                            let row = std::slice::from_raw_parts_mut(block.dst.add(row * row_bytes), filled * 4);
+                            row.iter_mut().for_each(|byte| *byte ^= 0x80);
+                        }
+                    }
                     found
                 };
                 header.terms = header.terms.merge(found);
@@ -158,7 +174,7 @@ impl PackedLeft {
 
     pub(crate) fn layout(&self) -> LeftLayout {
         let header = &self.header;
-        let rows = padded_rows(header.valid_across, header.lane);
+        let rows = padded_rows(header.valid_across, header.path, header.lane);
         let row_bytes = header.blocking.groups * 4;
         let blocks = header.blocking.count(header.valid_k);
         LeftLayout {
@@ -196,7 +212,7 @@ impl PackedLeft {
             // SAFETY: element `at` of row `row` of block `kb` was packed.
             *value = unsafe {
                 let block = layout.base.offset(kb as isize * layout.block_stride);
-                let (start, at) = if header.lane.is_tile_lane() {
+                let (start, at) = if header.lane.is_tile_lane(header.path) {
                     let (g, tile) = (at / group, row / 16 * 16);
                     let bytes = g / 16 * 1024 + row % 16 * 64 + g % 16 * 4;
                     let start = block.offset(tile as isize * layout.row_stride);

@@ -17,7 +17,8 @@ pub enum TilePath {
     Portable,
     /// x86-64 with AVX2, FMA and F16C.
     Avx2,
-    /// x86-64 with AVX-512 F, BW, DQ and VL (and everything of [`Avx2`](Self::Avx2)).
+    /// x86-64 with AVX-512 F, BW, DQ and VL (and everything of [`Avx2`](Self::Avx2)); BF16 and VNNI are used where they
+    /// are there.
     Avx512,
     /// x86-64 with AMX tiles for bf16 and int8 (and everything of [`Avx512`](Self::Avx512)).
     Amx,
@@ -91,6 +92,22 @@ impl FromStr for TilePath {
             .find(|path| path.name() == text)
             .ok_or_else(|| TileError::UnknownPath { value: text.to_owned() })
     }
+}
+
+/// True where the [`Avx512`](TilePath::Avx512) path has dot products of bf16 pairs.
+pub(crate) fn has_bf16_dots() -> bool {
+    #[cfg(target_arch = "x86_64")]
+    return TilePath::Avx512.is_available() && is_x86_feature_detected!("avx512bf16");
+    #[cfg(not(target_arch = "x86_64"))]
+    false
+}
+
+/// True where the [`Avx512`](TilePath::Avx512) path has dot products of 8-bit integers.
+pub(crate) fn has_int8_dots() -> bool {
+    #[cfg(target_arch = "x86_64")]
+    return TilePath::Avx512.is_available() && is_x86_feature_detected!("avx512vnni");
+    #[cfg(not(target_arch = "x86_64"))]
+    false
 }
 
 /// The paths that this machine has, plainest first; never empty.

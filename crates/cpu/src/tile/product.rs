@@ -5,7 +5,7 @@ use std::ops::Range;
 use anymetal_formats::ElementFormat;
 
 use super::buffer::AlignedBuffer;
-use super::kernel::{Ops, Strip, ops};
+use super::kernel::{Dots, Ops, Strip, ops};
 use super::kind::{Accumulation, Blocking, Lane, Product, panel_width};
 use super::pack::{LeftLayout, PackedLeft, PackedRight, RightLayout};
 use super::view::OperandView;
@@ -91,7 +91,9 @@ pub fn multiply_part<'a>(
         return Err(TileError::InnerMismatch { left: l.k, right: r.k });
     }
     let integers = |lane| matches!(lane, Lane::I16 | Lane::I8 | Lane::U8);
-    if l.path != r.path || integers(l.lane) != integers(r.lane) {
+    // Without tiles, 8-bit integers meet as one signed and one unsigned operand.
+    let same_side = l.path != TilePath::Amx && l.lane == r.lane && matches!(l.lane, Lane::I8 | Lane::U8);
+    if l.path != r.path || integers(l.lane) != integers(r.lane) || same_side {
         return Err(TileError::PackMismatch {
             left: (l.path, l.lane),
             right: (r.path, r.lane),
@@ -132,9 +134,33 @@ pub fn multiply_part<'a>(
             // SAFETY: `prepare` checked the accumulator; the layouts are those of packed operands.
             unsafe {
                 if l.lane == Lane::F32 {
-                    strips(ops.strip_f32, ops, &span, ll, rl, width, target);
+                    strips(&plain(ops.strip_f32), ops, &span, ll, rl, width, target);
+                } else if l.path == TilePath::Amx {
+                    bf16_tiles(left, right, &span, target);
+                } else if l.valid_k != r.valid_k && (l.terms.non_finite() || r.terms.non_finite()) {
+                    // An infinity would meet the zeros that fill up the other operand's last pair.
+                    let mut scratch = Scratch::default();
+                    let (left, right) = (left.widened(&mut scratch), right.widened(&mut scratch));
+                    let (ll, rl) = (left.layout(), right.layout());
+                    let width = panel_width(l.path, Lane::F32);
+                    let blocking = left.header.blocking;
+                    strips(
+                        &plain(ops.strip_f32),
+                        ops,
+                        &Span { blocking, ..span },
+                        ll,
+                        rl,
+                        width,
+                        target,
+                    );
                 } else {
-                    bf16_product(left, right, &span, target);
+                    let dots = dots_of(ops);
+                    let strip = if flushes(left, right) {
+                        dots.bf16_exact
+                    } else {
+                        dots.bf16
+                    };
+                    strips(&plain(strip), ops, &span, ll, rl, width, target);
                 }
             }
         }
@@ -143,9 +169,16 @@ pub fn multiply_part<'a>(
             // SAFETY: as above.
             unsafe {
                 if l.lane == Lane::I16 {
-                    strips(ops.strip_i16, ops, &span, ll, rl, width, target);
+                    strips(&plain(ops.strip_i16), ops, &span, ll, rl, width, target);
+                } else if l.path == TilePath::Amx {
+                    int8_tiles(left, right, &span, target);
                 } else {
-                    int8_product(left, right, &span, target);
+                    let kernel = Shifted {
+                        dots: dots_of(ops),
+                        signed: r.lane == Lane::I8,
+                        shift: l.shift,
+                    };
+                    strips(&kernel, ops, &span, ll, rl, width, target);
                 }
             }
         }
@@ -202,12 +235,140 @@ fn prepare<T: Copy + Default>(
 /// Rows that are multiplied with all panels before the next ones: with 1 KiB a row, a part of the second-level cache.
 const ROWS_TOGETHER: usize = 192;
 
+/// A micro-kernel, with what it prepares for a panel before the strips pass over it.
+trait Kernel<T> {
+    type Panel;
+
+    /// # Safety
+    /// The panel must hold so many groups.
+    unsafe fn prepare(&self, panel: *const u8, groups: usize) -> Self::Panel;
+
+    /// # Safety
+    /// As for [`Strip`].
+    unsafe fn strip(
+        &self,
+        prepared: &Self::Panel,
+        rows: usize,
+        cols: usize,
+        groups: usize,
+        left: (*const u8, isize),
+        panel: *const u8,
+        target: Target<T>,
+    );
+}
+
+/// A micro-kernel that prepares nothing.
+struct Plain<T>(Strip<T>);
+
+fn plain<T>(strip: Strip<T>) -> Plain<T> {
+    Plain(strip)
+}
+
+impl<T> Kernel<T> for Plain<T> {
+    type Panel = ();
+
+    unsafe fn prepare(&self, _: *const u8, _: usize) {}
+
+    unsafe fn strip(
+        &self,
+        (): &(),
+        rows: usize,
+        cols: usize,
+        groups: usize,
+        (left, left_stride): (*const u8, isize),
+        panel: *const u8,
+        to: Target<T>,
+    ) {
+        // SAFETY: the caller's contract.
+        unsafe {
+            (self.0)(
+                rows,
+                cols,
+                groups,
+                left,
+                left_stride,
+                panel,
+                to.first,
+                to.stride,
+                to.accumulate,
+            )
+        }
+    }
+}
+
+/// 8-bit integers with the left operand shifted: sums start from what takes the shift back.
+struct Shifted<'a> {
+    dots: &'a Dots,
+    /// Whether the right operand is signed, and the left one not.
+    signed: bool,
+    shift: i32,
+}
+
+impl Kernel<i32> for Shifted<'_> {
+    type Panel = [i32; 64];
+
+    unsafe fn prepare(&self, panel: *const u8, groups: usize) -> [i32; 64] {
+        let mut sums = [0; 64];
+        if self.shift != 0 {
+            // SAFETY: the caller's contract.
+            unsafe { (self.dots.column_sums)(panel, groups, self.signed, -self.shift, &mut sums) };
+        }
+        sums
+    }
+
+    unsafe fn strip(
+        &self,
+        start: &[i32; 64],
+        rows: usize,
+        cols: usize,
+        groups: usize,
+        (left, left_stride): (*const u8, isize),
+        panel: *const u8,
+        to: Target<i32>,
+    ) {
+        let strip = if self.signed {
+            self.dots.unsigned_by_signed
+        } else {
+            self.dots.signed_by_unsigned
+        };
+        // SAFETY: the caller's contract.
+        unsafe {
+            strip(
+                rows,
+                cols,
+                groups,
+                left,
+                left_stride,
+                panel,
+                to.first,
+                to.stride,
+                to.accumulate,
+                start,
+            )
+        }
+    }
+}
+
+/// The dot products of a path that has them.
+fn dots_of(ops: &Ops) -> &Dots {
+    ops.dots_of_groups
+        .as_ref()
+        .expect("only paths with dot products pack lanes for them")
+}
+
+/// True where instructions that flush subnormal inputs and results would lose something: unless every product is at least
+/// 2^-102, which makes what is flushed less than 2^-24 of the sum of magnitudes.
+fn flushes(left: &PackedLeft, right: &PackedRight) -> bool {
+    let (l, r) = (left.header.terms.least_exponent(), right.header.terms.least_exponent());
+    l < -126 || r < -126 || l + r < -102
+}
+
 /// Runs a micro-kernel over everything.
 ///
 /// # Safety
-/// The layouts must hold the span, the target its rows and columns, and the machine must have the table's path.
-unsafe fn strips<T>(
-    strip: Strip<T>,
+/// The layouts must hold the span, the target its rows and columns, and the machine must have what the kernel needs.
+unsafe fn strips<T, K: Kernel<T>>(
+    kernel: &K,
     ops: &Ops,
     span: &Span,
     left: LeftLayout,
@@ -232,20 +393,25 @@ unsafe fn strips<T>(
                     let panel = right.base.offset(
                         kb as isize * right.block_stride + (first_panel + (c0 / width) as isize) * right.panel_stride,
                     );
+                    let prepared = kernel.prepare(panel, groups);
                     let block = left.base.offset(kb as isize * left.block_stride);
                     let mut row = r0;
                     for i in 0..count {
                         let height = height + usize::from(i < taller);
-                        strip(
+                        let rows = block.offset((span.rows.start + row) as isize * left.row_stride);
+                        let to = Target {
+                            first: target.first.add(row * target.stride + c0),
+                            stride: target.stride,
+                            accumulate,
+                        };
+                        kernel.strip(
+                            &prepared,
                             height,
                             width.min(cols - c0),
                             groups,
-                            block.offset((span.rows.start + row) as isize * left.row_stride),
-                            left.row_stride,
+                            (rows, left.row_stride),
                             panel,
-                            target.first.add(row * target.stride + c0),
-                            target.stride,
-                            accumulate,
+                            to,
                         );
                         row += height;
                     }
@@ -255,18 +421,14 @@ unsafe fn strips<T>(
     }
 }
 
-/// A product of bf16 lanes: on AMX tiles, or exactly on AVX-512 where tiles would flush or mix up values.
+/// A product of bf16 lanes on AMX tiles, or exactly on AVX-512 where tiles would flush or mix up values.
 ///
 /// # Safety
-/// As for [`strips`]; only AMX packs bf16 lanes.
+/// As for [`strips`]; the operands must be packed for AMX.
 #[cfg(target_arch = "x86_64")]
-unsafe fn bf16_product(left: &PackedLeft, right: &PackedRight, span: &Span, target: Target<f32>) {
+unsafe fn bf16_tiles(left: &PackedLeft, right: &PackedRight, span: &Span, target: Target<f32>) {
     use super::kernel::amx;
     let (l, r) = (&left.header, &right.header);
-    // Tiles flush subnormal inputs and results. Where every product is at least 2^-102, what is flushed is below
-    // 2^-24 of the sum of magnitudes.
-    let exponents = (l.terms.least_exponent(), r.terms.least_exponent());
-    let tiny = exponents.0 < -126 || exponents.1 < -126 || exponents.0 + exponents.1 < -102;
     // An infinity times the zero of a second term, or of the other operand's padding, would be NaN.
     let mixes = l.lane == Lane::Bf16Pair || r.lane == Lane::Bf16Pair || l.valid_k != r.valid_k;
     let infinite = mixes && (l.terms.non_finite() || r.terms.non_finite());
@@ -283,7 +445,7 @@ unsafe fn bf16_product(left: &PackedLeft, right: &PackedRight, span: &Span, targ
     // SAFETY: the caller's contract.
     unsafe {
         let (c, stride, accumulate) = (target.first, target.stride, target.accumulate);
-        if tiny || infinite {
+        if flushes(left, right) || infinite {
             amx::bf16_exact(&operands, c, stride, accumulate);
         } else {
             amx::bf16(&operands, c, stride, accumulate);
@@ -294,9 +456,9 @@ unsafe fn bf16_product(left: &PackedLeft, right: &PackedRight, span: &Span, targ
 /// A product of 8-bit integers on AMX tiles.
 ///
 /// # Safety
-/// As for [`strips`]; only AMX packs 8-bit lanes.
+/// As for [`strips`]; the operands must be packed for AMX.
 #[cfg(target_arch = "x86_64")]
-unsafe fn int8_product(left: &PackedLeft, right: &PackedRight, span: &Span, target: Target<i32>) {
+unsafe fn int8_tiles(left: &PackedLeft, right: &PackedRight, span: &Span, target: Target<i32>) {
     use super::kernel::amx;
     let operands = amx::Operands {
         left: left.layout(),
@@ -316,13 +478,13 @@ unsafe fn int8_product(left: &PackedLeft, right: &PackedRight, span: &Span, targ
 }
 
 #[cfg(not(target_arch = "x86_64"))]
-unsafe fn bf16_product(_: &PackedLeft, _: &PackedRight, _: &Span, _: Target<f32>) {
-    unreachable!("only AMX packs bf16 lanes");
+unsafe fn bf16_tiles(_: &PackedLeft, _: &PackedRight, _: &Span, _: Target<f32>) {
+    unreachable!("only AMX packs tiles");
 }
 
 #[cfg(not(target_arch = "x86_64"))]
-unsafe fn int8_product(_: &PackedLeft, _: &PackedRight, _: &Span, _: Target<i32>) {
-    unreachable!("only AMX packs 8-bit lanes");
+unsafe fn int8_tiles(_: &PackedLeft, _: &PackedRight, _: &Span, _: Target<i32>) {
+    unreachable!("only AMX packs tiles");
 }
 
 /// Rows of a left operand up to which the right one is not packed.
@@ -406,7 +568,7 @@ pub fn multiply_view<'a>(
     let width = panel_width(header.path, Lane::F32);
     // SAFETY: the left rows are those of the view, the panels packed, the accumulator checked.
     unsafe {
-        strips(ops.strip_f32, ops, &span, layout, right.layout(), width, target);
+        strips(&plain(ops.strip_f32), ops, &span, layout, right.layout(), width, target);
     }
     Ok(())
 }
@@ -419,7 +581,7 @@ fn direct_left(product: &Product, left: &OperandView<'_>) -> Option<LeftLayout> 
         && left.scales.is_none()
         && left.col_stride == 1
         && base.addr().is_multiple_of(4);
-    let blocking = Blocking::new(left.cols, Lane::F32);
+    let blocking = Blocking::new(left.cols, product.path, Lane::F32);
     fits.then(|| LeftLayout {
         base,
         row_stride: left.row_stride as isize * 4,
@@ -450,7 +612,7 @@ fn skinny(
         rows: 0..m,
         cols: 0..n,
         k,
-        blocking: Blocking::new(left.cols, Lane::F32),
+        blocking: Blocking::new(left.cols, path, Lane::F32),
     };
     let target = prepare(sums, (left.rows, right.cols), &span, stride, accumulate)?;
     let mut row_buffer = std::mem::take(&mut scratch.row);

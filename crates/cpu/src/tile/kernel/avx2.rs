@@ -40,6 +40,7 @@ pub(super) const OPS_TABLE: Ops = Ops {
     strip_rows: 6,
     strip_f32,
     strip_i16,
+    dots_of_groups: None,
 };
 
 /// Columns of a right panel.

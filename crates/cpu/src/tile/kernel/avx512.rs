@@ -3,17 +3,18 @@
 
 use std::arch::x86_64::*;
 
-use super::{Ops, avx2};
+use super::{Ops, avx2, avx512_dot};
 
 pub(super) static OPS: Ops = Ops {
     strip_rows: 6,
     strip_f32,
     strip_i16,
+    dots_of_groups: Some(avx512_dot::DOTS),
     ..avx2::OPS_TABLE
 };
 
 /// Columns of a right panel.
-const COLUMNS: usize = 64;
+pub(super) const COLUMNS: usize = 64;
 
 /// Calls a kernel with the strip's rows and vectors as constants.
 macro_rules! dispatch {
@@ -36,9 +37,10 @@ macro_rules! dispatch {
         }
     };
 }
+pub(super) use dispatch;
 
 /// The first `count` of 16 elements.
-fn mask(count: usize) -> __mmask16 {
+pub(super) fn mask(count: usize) -> __mmask16 {
     (0xffffu32 >> (16 - count.min(16))) as __mmask16
 }
 

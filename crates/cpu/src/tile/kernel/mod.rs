@@ -11,6 +11,8 @@ pub(crate) mod amx;
 mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
+#[cfg(target_arch = "x86_64")]
+mod avx512_dot;
 
 use anymetal_formats::ElementFormat;
 
@@ -137,6 +139,28 @@ pub(crate) struct Ops {
     pub strip_rows: usize,
     pub strip_f32: Strip<f32>,
     pub strip_i16: Strip<i32>,
+    /// Dot products of groups, for the lanes that need instructions of their own; the caller asks the path whether the
+    /// machine has them.
+    pub dots_of_groups: Option<Dots>,
+}
+
+/// A [`Strip`] of 8-bit integers whose sums start from given numbers, one for each column of the panel.
+pub(crate) type StripFrom =
+    unsafe fn(usize, usize, usize, *const u8, isize, *const u8, *mut i32, usize, bool, &[i32; 64]);
+
+/// Micro-kernels for packed bf16 and 8-bit integers outside of tiles, on panels of 64 columns.
+#[derive(Clone, Copy)]
+pub(crate) struct Dots {
+    /// Flushes subnormal inputs and results. Needs [`has_bf16_dots`](super::path::has_bf16_dots).
+    pub bf16: Strip<f32>,
+    /// The same product exactly.
+    pub bf16_exact: Strip<f32>,
+    /// u8 on the left, i8 on the right. Needs [`has_int8_dots`](super::path::has_int8_dots), as do the next two.
+    pub unsigned_by_signed: StripFrom,
+    /// i8 on the left, u8 on the right.
+    pub signed_by_unsigned: StripFrom,
+    /// Sums of a panel's columns times a factor: (panel, groups, signed, factor, sums).
+    pub column_sums: unsafe fn(*const u8, usize, bool, i32, &mut [i32; 64]),
 }
 
 /// The table of a path. The caller has checked that the machine has it.

@@ -33,6 +33,7 @@ pub(super) static OPS: Ops = Ops {
     strip_rows: ROWS,
     strip_f32,
     strip_i16,
+    dots_of_groups: None,
 };
 
 /// Rows and columns of the portable micro-kernel.
