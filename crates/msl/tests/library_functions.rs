@@ -228,12 +228,11 @@ fn reduction_without_identity_warns() {
 /// What is not supported in a function that no kernel calls is a warning.
 #[test]
 fn unsupported_in_unused_functions() {
-    let source =
-        source("p[0] = 1;") + "float unused(device float *p) { return simd_shuffle_and_fill_down(p[0], p[1], 1); }\n";
+    let source = source("p[0] = 1;") + "float unused(device float *p) { convolution2d_descriptor d; return p[0]; }\n";
     let library = Library::compile(&source, "unused.metal", &CompileOptions::default())
         .unwrap_or_else(|d| panic!("{}", d.render()));
     let codes: Vec<_> = library.warnings().list.iter().map(|d| d.code).collect();
-    assert_eq!(codes, ["E0910"]);
+    assert_eq!(codes, ["E0930"]);
 }
 
 #[test]
@@ -414,12 +413,12 @@ fn math_refusals() {
 fn group_refusals() {
     check(&[
         (
-            "auto x = simd_shuffle_and_fill_down(p[0], 2.0f, 1);",
-            "E0910 'simd_shuffle_and_fill_down' is not supported yet | help: use 'simd_shuffle_down' and select the fill value by the lane index",
+            "auto x = simd_shuffle_and_fill_down(p[0], 2.0f, 1, 12);",
+            "E0912 12 lanes are no part of the group that 'simd_shuffle_and_fill_down' works on | help: 'modulo' is a power of two from 2 to 32",
         ),
         (
-            "auto x = quad_shuffle_and_fill_up(p[0], 2.0f, 1);",
-            "E0910 'quad_shuffle_and_fill_up' is not supported yet | help: use 'quad_shuffle_up' and select the fill value by the lane index",
+            "auto x = quad_shuffle_and_fill_up(p[0], 2.0f);",
+            "E0811 'quad_shuffle_and_fill_up' takes 3 to 4 arguments, 2 given",
         ),
         (
             "auto x = simd_sum(p);",
@@ -548,6 +547,65 @@ fn traits_and_bits_refusals() {
     ]);
 }
 
+/// Element formats as values, `packed_numeric_type`, `pack` and `unpack`, functions of matrices.
+#[test]
+fn packed_refusals() {
+    check(&[
+        (
+            "packed_numeric_type<float, 8> x;",
+            "E0924 'float' is no element format of at most 8 bits | help: write 'packed_numeric_type<metal_fp8_e4m3_format, 8>'",
+        ),
+        (
+            "packed_numeric_type<int4b_format, 3> x;",
+            "E0925 'packed_numeric_type' does not hold 3 elements of 4 bits | help: the count is 2, 4, 8 or 16, and the elements fill whole bytes",
+        ),
+        (
+            "packed_numeric_type<int4b_format, 4> x(1, 2);",
+            "E0926 'packed_numeric_type<int4b_format, 4>' is constructed from its storage, 2 arguments given | help: pass one 'uchar2'",
+        ),
+        (
+            "packed_numeric_type<int4b_format, 8> x(uchar2(0));",
+            "E0466 'uchar2' does not convert to 'uchar4'",
+        ),
+        (
+            "packed_numeric_type<int2b_format, 8> x; auto y = unpack<float>(x);",
+            "E0927 there is no 'unpack' for the 2-bit format 'int2b_format' | note: take the elements out of 'as_storage_type()' by shifts, or let 'matmul2d' take the format",
+        ),
+        (
+            "packed_numeric_type<int4b_format, 8> x; auto y = unpack<int>(x);",
+            "E0928 'unpack' gives float, half or bfloat, not 'int' | help: write 'unpack<float>(packed)'",
+        ),
+        (
+            "auto y = unpack<float>(p[0]);",
+            "E0929 'unpack' takes a 'packed_numeric_type', not 'float' | help: construct one from its storage: 'packed_numeric_type<FORMAT, N>(bytes)'",
+        ),
+        (
+            "auto y = pack<metal_fp4_e2m1_format>(float3(0));",
+            "E0931 'pack' cannot make 'metal_fp4_e2m1_format' elements of 'float3' | help: it takes a vector of float, half or bfloat whose elements fill whole bytes of the format",
+        ),
+        (
+            "device int4b_format* q = (device int4b_format*)p; auto x = *q;",
+            "E0524 an element of 'int4b_format' is less than a byte and has no address | help: read it through a tensor or as bytes: 'device uchar *'",
+        ),
+        (
+            "threadgroup int2b_format q[8];",
+            "E0525 'int2b_format' elements are less than a byte: there is no array of them | help: declare an array of 'uchar' and a 'tensor_inline' over it",
+        ),
+        (
+            "metal_fp8_e4m3_format x = 1.0f;",
+            "E0466 'float' does not convert to 'metal_fp8_e4m3_format' | help: element formats convert only explicitly: write 'float(element)' or 'metal_fp8_e4m3_format(number)'",
+        ),
+        (
+            "auto x = transpose(p[0]);",
+            "E0932 'transpose' takes a matrix, not 'float'",
+        ),
+        (
+            "auto x = determinant(float2x3(0));",
+            "E0933 'determinant' takes a square matrix, not 2 columns of 3",
+        ),
+    ]);
+}
+
 /// What Metal has and this compiler does not.
 #[test]
 fn refused_by_name() {
@@ -563,10 +621,6 @@ fn refused_by_name() {
         (
             "convolution2d_descriptor d;",
             "E0930 'convolution2d_descriptor' is not supported yet",
-        ),
-        (
-            "packed_numeric_type<float> x;",
-            "E0930 'packed_numeric_type' is not supported yet",
         ),
     ]);
 }

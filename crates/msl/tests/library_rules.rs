@@ -673,7 +673,7 @@ fn tensor_members() {
         ),
         (
             "tensor<device int4b_format, D2, tensor_inline> t(u, D2(4, 4)); int x = t[0, 0];",
-            "E0466 'int4b_format' does not convert to 'int'",
+            "E0466 'int4b_format' does not convert to 'int' | help: element formats convert only explicitly: write 'float(element)' or 'metal_fp8_e4m3_format(number)'",
         ),
         (
             "auto s = a.slice(p, 1);",

@@ -114,6 +114,8 @@ const VALUE_TEMPLATES: &[&str] = &[
     "make_filled_simdgroup_matrix",
     "declval",
     "get",
+    "pack",
+    "unpack",
     "forward",
     "move",
     "dynamic_length_v",

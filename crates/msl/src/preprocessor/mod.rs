@@ -176,6 +176,10 @@ fn predefined(options: &CompileOptions) -> String {
 /// `-D`, `-U` and `-include` as directives.
 fn command_line(options: &CompileOptions) -> String {
     let mut text = String::new();
+    let include = |file: &String| format!("#include \"{}\"\n", file.replace(['\n', '\r', '"'], " "));
+    // The compiler's own declarations come before macros that could change their words (`-D T=float`).
+    let own = |file: &&String| file.starts_with("anymetal/prelude");
+    text.extend(options.force_includes.iter().filter(own).map(include));
     for (name, value) in &options.defines {
         let value = value.as_deref().unwrap_or("1").replace(['\n', '\r'], " ");
         text.push_str(&format!("#define {} {value}\n", name.replace(['\n', '\r'], " ")));
@@ -183,9 +187,7 @@ fn command_line(options: &CompileOptions) -> String {
     for name in &options.undefines {
         text.push_str(&format!("#undef {}\n", name.replace(['\n', '\r'], " ")));
     }
-    for file in &options.force_includes {
-        text.push_str(&format!("#include \"{}\"\n", file.replace(['\n', '\r', '"'], " ")));
-    }
+    text.extend(options.force_includes.iter().filter(|file| !own(file)).map(include));
     text
 }
 

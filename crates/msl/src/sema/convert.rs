@@ -360,6 +360,14 @@ impl Sema<'_> {
                 let leaf = self.convert_leaf(&value.leaves[0], *s)?;
                 Ok(Value::one(to.clone(), leaf))
             }
+            (Type::Format(format), Type::Scalar(s)) if explicit => {
+                let leaf = library::packed::decode(self, &value.leaves[0], *format, *s)?;
+                Ok(Value::one(to.clone(), leaf))
+            }
+            (Type::Scalar(_), Type::Format(format)) if explicit => {
+                let leaf = library::packed::encode_nearest(self, &value.leaves[0], *format)?;
+                Ok(Value::one(to.clone(), leaf))
+            }
             (Type::Scalar(_) | Type::Enum(_), Type::Enum(id)) if explicit => {
                 let s = self.enums[id.index()].underlying;
                 let leaf = self.convert_leaf(&value.leaves[0], s)?;
@@ -471,6 +479,9 @@ impl Sema<'_> {
                 self.type_name(to)
             )),
             (Type::Enum(_), Type::Scalar(_)) => d.help("use 'static_cast'"),
+            (Type::Format(_), _) | (_, Type::Format(_)) => d.help(
+                "element formats convert only explicitly: write 'float(element)' or 'metal_fp8_e4m3_format(number)'",
+            ),
             (Type::Pointer(a), Type::Pointer(b)) if a.ty == b.ty && a.is_const && !b.is_const => {
                 d.note("the pointed-to type is 'const'")
             }
@@ -535,6 +546,15 @@ impl Sema<'_> {
                 let pointer = self.address(*pointer, *offset);
                 Ok(Leaf::Value(pointer))
             }
+            Place::TensorElement { tensor, .. } if tensor.format.is_sub_byte() => self.err_help(
+                "E0526",
+                format!(
+                    "an element of '{}' is less than a byte and has no address",
+                    tensor.format.msl_name()
+                ),
+                span,
+                "keep the pointer that the tensor was made from",
+            ),
             Place::TensorElement { tensor, indices, .. } => {
                 let op = Op::TensorElementPointer {
                     tensor: Box::new((**tensor).clone()),

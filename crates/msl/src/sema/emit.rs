@@ -519,6 +519,19 @@ impl Sema<'_> {
 
     /// The place that a pointer value points at.
     pub fn deref(&mut self, pointer: ValueId, pointee: &QualType) -> Res<LValue> {
+        if let Type::Format(format) = pointee.ty
+            && format.is_sub_byte()
+        {
+            return self.err_help(
+                "E0524",
+                format!(
+                    "an element of '{}' is less than a byte and has no address",
+                    format.msl_name()
+                ),
+                self.span,
+                "read it through a tensor or as bytes: 'device uchar *'",
+            );
+        }
         let (_, align) = self.size_align(&pointee.ty)?;
         Ok(LValue {
             ty: pointee.ty.clone(),

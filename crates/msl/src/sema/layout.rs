@@ -71,7 +71,8 @@ impl Sema<'_> {
     pub fn leaf_kinds(&mut self, ty: &Type) -> Res<Rc<[LeafKind]>> {
         let value = |ir: IrType, n: usize| -> Rc<[LeafKind]> { vec![LeafKind::Value(ir); n].into() };
         Ok(match ty {
-            Type::Void | Type::Closure(_) | Type::Overloads(_) | Type::Format(_) => value(Scalar::U8.into(), 0),
+            Type::Void | Type::Closure(_) | Type::Overloads(_) => value(Scalar::U8.into(), 0),
+            Type::Format(_) => value(Scalar::U8.into(), 1),
             Type::Scalar(scalar) => value((*scalar).into(), 1),
             Type::Vector { scalar, len, .. } => value((*scalar).into(), *len as usize),
             Type::Matrix { scalar, columns, rows } => value((*scalar).into(), *columns as usize * *rows as usize),
@@ -106,7 +107,7 @@ impl Sema<'_> {
     /// Byte offsets of the leaves of a type in memory.
     pub fn leaf_offsets(&mut self, ty: &Type) -> Res<Rc<[u64]>> {
         Ok(match ty {
-            Type::Scalar(_) | Type::Pointer(_) | Type::Enum(_) | Type::Function(_) => vec![0].into(),
+            Type::Scalar(_) | Type::Pointer(_) | Type::Enum(_) | Type::Function(_) | Type::Format(_) => vec![0].into(),
             Type::Vector { scalar, len, .. } => {
                 let size = u64::from(scalar.size());
                 (0..u64::from(*len)).map(|i| i * size).collect()
@@ -168,6 +169,19 @@ impl Sema<'_> {
                 } else {
                     self.size_align(&element.ty)?
                 };
+                if let Type::Format(format) = element.ty
+                    && format.is_sub_byte()
+                {
+                    return self.err_help(
+                        "E0525",
+                        format!(
+                            "'{}' elements are less than a byte: there is no array of them",
+                            format.msl_name()
+                        ),
+                        self.span,
+                        "declare an array of 'uchar' and a 'tensor_inline' over it",
+                    );
+                }
                 match size.checked_mul(*n) {
                     Some(total) if total < 1 << 40 => (total, align),
                     _ => return self.err("E0495", "this array is too large", self.span),

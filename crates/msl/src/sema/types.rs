@@ -51,7 +51,7 @@ pub enum Type {
     Void,
     /// A number or `bool`. `int` and `int32_t` are one type.
     Scalar(Scalar),
-    /// An element format that only tensors hold (`metal_fp8_e4m3_format`).
+    /// An element format (`metal_fp8_e4m3_format`). A value is its code.
     Format(ElementFormat),
     /// `float4`, `vec<T, N>`, `packed_float3`.
     Vector {
@@ -291,6 +291,8 @@ pub enum Object {
     Atomic(Scalar),
     /// `simdgroup_matrix<T, C, R>`. Leaves: the two elements of the lane.
     SimdgroupMatrix(Scalar, u8, u8),
+    /// `packed_numeric_type<Format, N>`. Leaves: the bytes of its storage.
+    Packed(ElementFormat, u8),
     /// `numeric_limits<T>`. No leaves.
     Limits(Scalar),
     /// An instance of a predicate such as `is_same<A, B>`. No leaves.

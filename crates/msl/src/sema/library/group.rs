@@ -1,6 +1,8 @@
 //! SIMD-group and quad-group functions, barriers and fences.
 
-use anymetal_ir::{GroupOp, GroupWidth, MemFlags, Op, Scalar, Scope, ShuffleOp, VoteOp};
+use anymetal_ir::{
+    BinaryOp, Builtin, CompareOp, GroupOp, GroupWidth, MathMode, MemFlags, Op, Scalar, Scope, ShuffleOp, VoteOp,
+};
 
 use super::args::{self, expect_count};
 use super::{Call, LibEntity};
@@ -71,22 +73,85 @@ pub fn lookup(name: &str) -> Option<LibEntity> {
     } else if find(VOTES, rest).is_some() {
         Some(LibEntity::Function(vote, "metal"))
     } else if rest == "shuffle_and_fill_down" || rest == "shuffle_and_fill_up" {
-        Some(LibEntity::Function(not_yet, "metal"))
+        Some(LibEntity::Function(shuffle_and_fill, "metal"))
     } else {
         None
     }
 }
 
 fn not_yet(sema: &mut Sema<'_>, call: &Call<'_>) -> Res<Operand> {
-    sema.err_help(
-        "E0910",
-        format!("'{}' is not supported yet", call.name),
-        call.span,
-        format!(
-            "use '{}' and select the fill value by the lane index",
-            call.name.replace("_and_fill", "")
-        ),
-    )
+    sema.err("E0910", format!("'{}' is not supported yet", call.name), call.span)
+}
+
+/// `simd_shuffle_and_fill_down(data, fill, delta[, modulo])` and its siblings: the lanes of a segment of `modulo` lanes take
+/// the value of `delta` lanes further (before); what comes from past the segment's end is taken from the lanes of `fill` that
+/// would follow (precede) there.
+fn shuffle_and_fill(sema: &mut Sema<'_>, call: &Call<'_>) -> Res<Operand> {
+    expect_count(sema, call, 3..=4)?;
+    sema.runtime_only()?;
+    let Some((width, _)) = split(call.name) else {
+        return not_yet(sema, call);
+    };
+    let (lanes, index) = match width {
+        GroupWidth::Simd => (32, Builtin::ThreadIndexInSimdgroup),
+        GroupWidth::Quad => (4, Builtin::ThreadIndexInQuadgroup),
+    };
+    let (data, scalar) = numbers(sema, call, 0)?;
+    let fill = args::operand(sema, call, 1)?.clone();
+    let fill = sema.convert(fill, &data.ty, false, call.args[1].span())?;
+    let delta = args::scalar(sema, call, 2, Scalar::U32)?;
+    let modulo = match call.args.get(3) {
+        None => Sema::int_leaf(Scalar::U32, lanes),
+        Some(arg) => {
+            let leaf = args::scalar(sema, call, 3, Scalar::U32)?;
+            if let Some(known) = sema.int_of(&leaf)
+                && !(2..=lanes).contains(&known) | !(known as u32).is_power_of_two()
+            {
+                return sema.err_help(
+                    "E0912",
+                    format!("{known} lanes are no part of the group that '{}' works on", call.name),
+                    arg.span(),
+                    format!("'modulo' is a power of two from 2 to {lanes}"),
+                );
+            }
+            leaf
+        }
+    };
+    let p = MathMode::Precise;
+    let lane = sema.emit1(Op::Builtin(index), Scalar::U32)?;
+    let one = Sema::int_leaf(Scalar::U32, 1);
+    let mask = sema.binary_leaf(BinaryOp::Sub, &modulo, &one, p)?;
+    let inside = sema.binary_leaf(BinaryOp::And, &lane, &mask, p)?;
+    let first = sema.binary_leaf(BinaryOp::Sub, &lane, &inside, p)?;
+    let (target, own) = if call.name.ends_with("down") {
+        let target = sema.binary_leaf(BinaryOp::Add, &inside, &delta, p)?;
+        let own = sema.compare_leaf(CompareOp::Lt, &target, &modulo)?;
+        (target, own)
+    } else {
+        let target = sema.binary_leaf(BinaryOp::Sub, &inside, &delta, p)?;
+        let own = sema.compare_leaf(CompareOp::Ge, &inside, &delta)?;
+        (target, own)
+    };
+    let target = sema.binary_leaf(BinaryOp::And, &target, &mask, p)?;
+    let source = sema.binary_leaf(BinaryOp::Add, &first, &target, p)?;
+    let index = sema.materialize(&source)?;
+    let mut leaves = Vec::with_capacity(data.leaves.len());
+    for (data, fill) in data.leaves.iter().zip(&fill.leaves) {
+        let mut moved = Vec::with_capacity(2);
+        for leaf in [data, fill] {
+            let operand = sema.materialize(leaf)?;
+            let op = ShuffleOp::Shuffle;
+            let op = Op::Shuffle {
+                op,
+                width,
+                operand,
+                index,
+            };
+            moved.push(sema.emit1(op, scalar)?);
+        }
+        leaves.push(sema.select_leaf(&own, &moved[0], &moved[1])?);
+    }
+    Ok(Value { ty: data.ty, leaves }.into())
 }
 
 /// The number or vector argument of a group function.

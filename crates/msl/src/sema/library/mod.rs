@@ -12,6 +12,8 @@ mod extents;
 mod group;
 mod math;
 mod matmul;
+mod matrix;
+pub(super) mod packed;
 mod simdgroup_matrix;
 mod tensor;
 mod traits;
@@ -91,6 +93,8 @@ pub fn lookup(_sema: &mut Sema<'_>, namespace: &str, name: &str) -> Option<LibEn
             .or_else(|| atomic::lookup(name))
             .or_else(|| traits::lookup(name))
             .or_else(|| bits::lookup(name))
+            .or_else(|| packed::lookup(name))
+            .or_else(|| matrix::lookup(name))
             .or_else(|| refused(name)),
         "metal::fast" | "metal::precise" => math::lookup(namespace, name),
         "" => bits::lookup(name),
@@ -104,30 +108,19 @@ pub fn is_unsupported(code: &str) -> bool {
 }
 
 /// Classes that exist in Metal and not yet here.
-const REFUSED_CLASSES: &[&str] = &["convolution2d", "convolution2d_descriptor", "packed_numeric_type"];
-
-/// Functions that exist in Metal and not yet here.
-const REFUSED_FUNCTIONS: &[&str] = &["pack", "unpack"];
+const REFUSED_CLASSES: &[&str] = &["convolution2d", "convolution2d_descriptor"];
 
 /// What exists in Metal and not yet here: refused by name where it is used.
 fn refused(name: &str) -> Option<LibEntity> {
-    if let Some(&name) = REFUSED_CLASSES.iter().find(|class| **class == name) {
-        return Some(LibEntity::Template {
-            name,
-            instantiate: |sema, _, span| {
-                // The caller asks `refused_class` first, which knows the name.
-                sema.err("E0930", "this class of the Metal library is not supported yet", span)
-            },
-            deduce: None,
-        });
-    }
-    if !REFUSED_FUNCTIONS.contains(&name) {
-        return None;
-    }
-    Some(LibEntity::Function(
-        |sema, call| sema.err("E0930", format!("'{}' is not supported yet", call.name), call.span),
-        "metal",
-    ))
+    let &name = REFUSED_CLASSES.iter().find(|class| **class == name)?;
+    Some(LibEntity::Template {
+        name,
+        instantiate: |sema, _, span| {
+            // The caller asks `refused_class` first, which knows the name.
+            sema.err("E0930", "this class of the Metal library is not supported yet", span)
+        },
+        deduce: None,
+    })
 }
 
 /// The error for a class that is refused by name, with or without template arguments.
@@ -152,6 +145,7 @@ pub fn object_leaves(_sema: &Sema<'_>, object: &Object) -> Vec<LeafKind> {
         Object::CoopIterator(_) => vec![LeafKind::Coop, value(Scalar::I32.into())],
         Object::ScalePlane(plane) => vec![value(IrType::Pointer(plane.space))],
         Object::Atomic(scalar) => vec![value((*scalar).into())],
+        Object::Packed(format, count) => vec![value(Scalar::U8.into()); format.bytes_for((*count).into())],
         Object::Tag("simd_vote") => vec![value(Scalar::U64.into())],
         Object::ExecutionScope(_) | Object::Matmul { .. } | Object::Limits(_) | Object::Truth(_) | Object::Tag(_) => {
             Vec::new()
@@ -168,6 +162,11 @@ pub fn object_layout(_sema: &Sema<'_>, object: &Object) -> Option<(u64, u32)> {
         }) => Some((8, 8)),
         Object::Atomic(scalar) => Some((scalar.size().into(), scalar.size())),
         Object::SimdgroupMatrix(scalar, ..) => Some(((2 * scalar.size()).into(), 2 * scalar.size())),
+        // As its storage: a vector of three bytes takes four.
+        Object::Packed(format, count) => {
+            let bytes = format.bytes_for((*count).into()).next_power_of_two() as u32;
+            Some((bytes.into(), bytes))
+        }
         Object::Extents(ty) => {
             let dynamic = ty.extents.iter().filter(|extent| extent.is_none()).count() as u64;
             Some(((u64::from(ty.index.size()) * dynamic).max(1), ty.index.size()))
@@ -253,6 +252,7 @@ pub fn object_name(object: &Object) -> String {
             )
         }
         Object::Atomic(scalar) => format!("atomic<{}>", super::layout::scalar_name(*scalar)),
+        Object::Packed(format, count) => format!("packed_numeric_type<{}, {count}>", format.msl_name()),
         Object::SimdgroupMatrix(scalar, columns, rows) => {
             format!(
                 "simdgroup_matrix<{}, {columns}, {rows}>",
@@ -315,6 +315,7 @@ pub fn template_of(_sema: &Sema<'_>, ty: &Type) -> Option<(&'static str, Vec<Tem
                 int((*rows).into()),
             ],
         )),
+        Object::Packed(format, count) => Some(("packed_numeric_type", packed::template_args(*format, *count))),
         Object::ExecutionScope(count) if *count > 0 => Some(("execution_simdgroups", vec![int(u64::from(*count))])),
         Object::Coop(ty) => {
             let extents = ExtentsType {
@@ -355,6 +356,7 @@ pub fn call_method(sema: &mut Sema<'_>, object: &Operand, call: &Call<'_>) -> Op
         Object::Limits(scalar) => traits::call_limit(sema, scalar, call),
         Object::Tag("simd_vote") => group::vote_method(sema, object, call),
         Object::SimdgroupMatrix(scalar, ..) => simdgroup_matrix::method(sema, scalar, object, call),
+        Object::Packed(format, count) => packed::method(sema, (format, count), object, call),
         _ => None,
     }
 }
@@ -404,6 +406,9 @@ pub fn static_member(sema: &mut Sema<'_>, ty: &Type, name: &str, _span: Span) ->
         Object::Tag("simd_vote") if name == "vote_t" => Some(Ok(LibEntity::Type(Scalar::U64.into()))),
         Object::CoopIterator(coop) if name == "value_type" => {
             Some(Ok(LibEntity::Type(args::element_type(coop.element).into())))
+        }
+        Object::Packed(format, count) if name == "storage_type" => {
+            Some(Ok(LibEntity::Type(packed::storage(*format, *count).into())))
         }
         Object::ScalePlane(plane) if name == "data_handle_type" => {
             Some(Ok(LibEntity::Type(Type::pointer(Scalar::U8, plane.space).into())))
@@ -524,6 +529,7 @@ pub fn construct(sema: &mut Sema<'_>, ty: &Type, args: &[Arg], _braces: bool, sp
         Object::Extents(extents) => Some(extents::construct_extents(sema, &extents, args, span)),
         Object::Tensor(tensor) => Some(tensor::construct(sema, &tensor, args, span)),
         Object::ScalePlane(plane) => Some(construct_plane(sema, ty, &plane, args, span)),
+        Object::Packed(format, count) => Some(packed::construct(sema, ty, (format, count), args, span)),
         Object::Matmul { .. } | Object::ExecutionScope(_) | Object::Limits(_) | Object::Truth(_) | Object::Tag(_)
             if args.is_empty() =>
         {

@@ -106,6 +106,9 @@ enum class mem_flags : uint {
 constexpr mem_flags operator|(mem_flags a, mem_flags b) { return mem_flags(uint(a) | uint(b)); }
 constexpr mem_flags operator&(mem_flags a, mem_flags b) { return mem_flags(uint(a) & uint(b)); }
 
+enum class rounding_mode { nearest_even, toward_zero };
+enum class saturation_mode { format_default, saturate, none };
+
 enum memory_order : int {
     memory_order_relaxed = 0,
     memory_order_acquire = 2,

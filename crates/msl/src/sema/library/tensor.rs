@@ -529,8 +529,11 @@ pub fn method(sema: &mut Sema<'_>, ty: &TensorType, object: &Operand, call: &Cal
         "get_static_extent" => static_extent(sema, &ty.extents, call),
         "has_static_extent" => dimension(sema, call, rank).and_then(|d| flag(ty.extents.extents[d].is_some())),
         "has_all_static_extent" => flag(ty.extents.dynamic() == 0),
-        "get_extent" => run_time(sema, ty, object, call, true),
-        "get_stride" => run_time(sema, ty, object, call, false),
+        "get_extent" => run_time(sema, ty, object, call, Asked::Extent),
+        "get_stride" => run_time(sema, ty, object, call, Asked::Stride),
+        "get_stride_bytes" if sema.options.std >= crate::options::MetalStd::Metal4_1 => {
+            run_time(sema, ty, object, call, Asked::StrideBytes)
+        }
         "extents" => (|| {
             let value = sema.rvalue(object.clone())?;
             let parts = parts(sema, ty, &value)?;
@@ -570,7 +573,8 @@ pub fn method(sema: &mut Sema<'_>, ty: &TensorType, object: &Operand, call: &Cal
             let value = sema.rvalue(operand)?;
             let value = match element_type(ty.format) {
                 Type::Scalar(scalar) => Value::one(scalar, args::scalar_of(sema, &value, scalar, call.span)?),
-                _ => value,
+                // A format converts only explicitly: its own type, or an error that says so.
+                format => sema.convert(value.into(), &format, false, call.span)?,
             };
             sema.store(&place, &value)?;
             Ok(Operand::void())
@@ -598,13 +602,23 @@ pub(super) fn clipped(sema: &mut Sema<'_>, ty: &TensorType, object: &Operand, ar
     }
 }
 
-/// `get_extent(r)` and `get_stride(r)`; the dimension may be known at run time only.
+/// What [`run_time`] is asked for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Asked {
+    Extent,
+    /// In elements.
+    Stride,
+    /// In bytes; a stride of less than a byte is 0.
+    StrideBytes,
+}
+
+/// `get_extent(r)`, `get_stride(r)` and `get_stride_bytes(r)`; the dimension may be known at run time only.
 pub(super) fn run_time(
     sema: &mut Sema<'_>,
     ty: &TensorType,
     object: &Operand,
     call: &Call<'_>,
-    extent: bool,
+    asked: Asked,
 ) -> Res<Operand> {
     expect_count(sema, call, 1..=1)?;
     let at = args::scalar(sema, call, 0, Scalar::I64)?;
@@ -612,10 +626,15 @@ pub(super) fn run_time(
     let parts = parts(sema, ty, &value)?;
     let mut all = Vec::new();
     for d in 0..ty.extents.rank() {
-        all.push(if extent {
-            extent_of(sema, &parts, d)?
-        } else {
-            parts.strides[d].clone()
+        all.push(match asked {
+            Asked::Extent => extent_of(sema, &parts, d)?,
+            Asked::Stride => parts.strides[d].clone(),
+            Asked::StrideBytes => {
+                let bits = Sema::int_leaf(Scalar::I64, ty.format.bits() as i128);
+                let bits = sema.binary_leaf(BinaryOp::Mul, &parts.strides[d], &bits, MathMode::Precise)?;
+                let three = Sema::int_leaf(Scalar::I64, 3);
+                sema.binary_leaf(BinaryOp::Shr, &bits, &three, MathMode::Precise)?
+            }
         });
     }
     let leaf = match sema.int_of(&at) {
