@@ -52,7 +52,7 @@ impl Needs {
             Op::Group { .. } | Op::Shuffle { .. } | Op::Vote { .. } | Op::SimdgroupMatrixMultiply { .. } => {
                 needs.lanes_meet = true
             }
-            Op::Matmul { simdgroups, .. } => {
+            Op::Matmul { simdgroups, .. } | Op::Convolution { simdgroups, .. } => {
                 needs.lanes_meet = true;
                 needs.whole |= wide(*simdgroups);
             }

@@ -14,6 +14,9 @@ pub(crate) const TILE_BYTES: u64 = 16 << 20;
 /// Elements of an operand of one product.
 pub(crate) const OPERAND_ELEMENTS: u64 = 1 << 30;
 
+/// Products in each sum of a convolution.
+pub(crate) const CONVOLUTION_DEPTH: u64 = 1 << 24;
+
 /// Refuses kernels that are past the limits, or use what this executor does not run.
 pub(crate) fn check(kernel: &Kernel) -> Result<(), CompileError> {
     let refuse = |what: String, location: LocationId| CompileError::Unsupported {
@@ -47,6 +50,20 @@ pub(crate) fn check(kernel: &Kernel) -> Result<(), CompileError> {
     }
     let mut refused = None;
     kernel.body.for_each_inst(&mut |inst| {
+        if let Op::Convolution { descriptor, .. } = &inst.op {
+            let (places, depth, columns) = (
+                descriptor.places(),
+                descriptor.depth(),
+                u64::from(descriptor.destination[0]),
+            );
+            if places.saturating_mul(columns) > TILE_ELEMENTS
+                || depth > CONVOLUTION_DEPTH
+                || depth.saturating_mul(columns) > OPERAND_ELEMENTS
+            {
+                let what = format!("a convolution of {places} × {columns} elements with {depth} products in each");
+                refused.get_or_insert((what, inst.location));
+            }
+        }
         let Op::Matmul {
             descriptor, simdgroups, ..
         } = &inst.op

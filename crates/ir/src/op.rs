@@ -1,7 +1,7 @@
 //! The operations of the IR.
 
 use crate::kernel::Block;
-use crate::tensor::{MatmulDescriptor, Operand, TensorField, TensorRef, TensorSpec};
+use crate::tensor::{ConvolutionDescriptor, MatmulDescriptor, Operand, TensorField, TensorRef, TensorSpec};
 use crate::types::{AddressSpace, ArgumentId, CoopId, LocalId, MemoryId, Scalar, ValueId};
 
 /// Whether an operation may trade accuracy for speed. Metal's default is fast; `-fno-fast-math` and `precise::` give precise.
@@ -571,6 +571,17 @@ pub enum Op {
         simdgroups: u32,
         left: Operand,
         right: Operand,
+        destination: Operand,
+    },
+    /// `convolution2d::run` (reference 7.4): `offset_x` and `offset_y` are `i32`, added to positions in the activation; activation
+    /// (C, W, H, N) and weights (O, C, KW, KH) have rank 4, as has a destination (O, W, H, N) in memory.
+    #[allow(missing_docs)]
+    Convolution {
+        descriptor: ConvolutionDescriptor,
+        simdgroups: u32,
+        offsets: [ValueId; 2],
+        activation: Box<TensorRef>,
+        weights: Box<TensorRef>,
         destination: Operand,
     },
 

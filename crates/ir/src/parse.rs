@@ -8,7 +8,7 @@ use crate::kernel::{Access, Argument, ArgumentKind, Block, Inst, Kernel, Local, 
 use crate::lex::{Spanned, Token, lex};
 use crate::location::{Location, LocationId};
 use crate::op::{Const, Unroll};
-use crate::tensor::{CoopRole, Cooperative, LayoutKind, MatmulDescriptor, TensorSpec};
+use crate::tensor::{ConvolutionDescriptor, CoopRole, Cooperative, LayoutKind, MatmulDescriptor, TensorSpec};
 use crate::types::{AddressSpace, ArgumentId, CoopId, LocalId, MemoryId, Scalar, Type, ValueId};
 
 /// Blocks nested deeper than this are refused.
@@ -522,6 +522,11 @@ impl Parser {
         let layout = self.named("a layout", LayoutKind::from_text)?;
         self.keyword("matmul")?;
         let descriptor = self.descriptor()?;
+        let spatial = if self.take_word("spatial") {
+            Some(self.sizes()?)
+        } else {
+            None
+        };
         self.kernel.cooperatives.push(Cooperative {
             name,
             role,
@@ -531,6 +536,7 @@ impl Parser {
             simdgroups,
             layout,
             descriptor,
+            spatial,
         });
         Ok(())
     }
@@ -609,6 +615,39 @@ impl Parser {
             k,
             transpose_left: self.take_word("transpose_left"),
             transpose_right: self.take_word("transpose_right"),
+            relaxed_precision: self.take_word("relaxed_precision"),
+            accumulate: self.take_word("accumulate"),
+        };
+        self.symbol('}')?;
+        Ok(descriptor)
+    }
+
+    /// `[a, b, …]` of a fixed length.
+    fn sizes<const N: usize>(&mut self) -> Result<[u32; N]> {
+        let sizes: Vec<u32> = self.list(Self::number)?;
+        match sizes.try_into() {
+            Ok(sizes) => Ok(sizes),
+            Err(sizes) => self.error(format!("{N} sizes are needed here, not {}", sizes.len())),
+        }
+    }
+
+    pub(crate) fn convolution(&mut self) -> Result<ConvolutionDescriptor> {
+        self.symbol('{')?;
+        self.keyword("destination")?;
+        let destination = self.sizes()?;
+        self.keyword("source")?;
+        let source = self.sizes()?;
+        self.keyword("kernel")?;
+        let kernel = self.sizes()?;
+        self.keyword("strides")?;
+        let strides = self.sizes()?;
+        self.keyword("dilations")?;
+        let descriptor = ConvolutionDescriptor {
+            destination,
+            source,
+            kernel,
+            strides,
+            dilations: self.sizes()?,
             relaxed_precision: self.take_word("relaxed_precision"),
             accumulate: self.take_word("accumulate"),
         };

@@ -164,6 +164,26 @@ impl Parser {
                     destination: self.operand()?,
                 }
             }
+            "convolution" => {
+                let descriptor = self.convolution()?;
+                self.keyword("simdgroups")?;
+                let simdgroups = self.number()?;
+                self.keyword("offsets")?;
+                let offsets = self.pair()?.into();
+                self.keyword("activation")?;
+                let activation = Box::new(self.tensor()?);
+                self.keyword("weights")?;
+                let weights = Box::new(self.tensor()?);
+                self.keyword("destination")?;
+                Op::Convolution {
+                    descriptor,
+                    simdgroups,
+                    offsets,
+                    activation,
+                    weights,
+                    destination: self.operand()?,
+                }
+            }
             "if" => {
                 let condition = self.value()?;
                 *location = self.location()?;

@@ -6,7 +6,9 @@ use crate::builder::fold;
 use crate::kernel::{Argument, ArgumentKind, Block, Inst, Kernel, MemoryObject};
 use crate::location::{LocationId, Locations};
 use crate::op::{Const, MathMode, MemFlags, Op, Unroll};
-use crate::tensor::{Cooperative, Extent, MatmulDescriptor, Operand, TensorField, TensorRef, TensorSpec};
+use crate::tensor::{
+    ConvolutionDescriptor, Cooperative, Extent, MatmulDescriptor, Operand, TensorField, TensorRef, TensorSpec,
+};
 use crate::types::{Scalar, ValueId};
 
 /// The text form of a kernel.
@@ -190,6 +192,27 @@ fn descriptor(d: &MatmulDescriptor) -> String {
     out
 }
 
+fn convolution(d: &ConvolutionDescriptor) -> String {
+    let mut out = format!(
+        "{{destination {} source {} kernel {} strides {} dilations {}",
+        numbers(&d.destination),
+        numbers(&d.source),
+        numbers(&d.kernel),
+        numbers(&d.strides),
+        numbers(&d.dilations)
+    );
+    for (set, name) in [
+        (d.relaxed_precision, " relaxed_precision"),
+        (d.accumulate, " accumulate"),
+    ] {
+        if set {
+            out.push_str(name);
+        }
+    }
+    out.push('}');
+    out
+}
+
 fn location(id: LocationId) -> String {
     if id.0 == 0 {
         String::new()
@@ -324,8 +347,11 @@ impl Printer<'_> {
     }
 
     fn coop(&mut self, i: usize, coop: &Cooperative) {
+        let spatial = coop
+            .spatial
+            .map_or(String::new(), |sizes| format!(" spatial {}", numbers(&sizes)));
         self.line(&format!(
-            "cooperative coop{i} {} {} {} rows {} columns {} simdgroups {} layout {} matmul {}",
+            "cooperative coop{i} {} {} {} rows {} columns {} simdgroups {} layout {} matmul {}{spatial}",
             quote(&coop.name),
             coop.role.text(),
             coop.element,
@@ -569,6 +595,23 @@ fn simple(op: &Op, out: &mut String) -> fmt::Result {
         Op::CoopElement(coop) => write!(out, "coop.element {coop}"),
         Op::CoopElementSet { coop, value } => write!(out, "coop.element_set {coop}, {value}"),
         Op::CoopElementIndex => write!(out, "coop.element_index"),
+        Op::Convolution {
+            descriptor: d,
+            simdgroups,
+            offsets,
+            activation,
+            weights,
+            destination,
+        } => write!(
+            out,
+            "convolution {} simdgroups {simdgroups} offsets {}, {} activation {} weights {} destination {}",
+            convolution(d),
+            offsets[0],
+            offsets[1],
+            tensor(activation),
+            tensor(weights),
+            operand(destination)
+        ),
         Op::Matmul {
             descriptor: d,
             simdgroups,

@@ -108,6 +108,55 @@ pub struct MatmulDescriptor {
     pub accumulate: bool,
 }
 
+/// `mpp::tensor_ops::convolution2d_descriptor` (reference 7.1): nhwc activation, hwio weights, one group. Pairs are (x, y).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ConvolutionDescriptor {
+    /// Output channels, width, height and batch of the tile that an operation computes.
+    pub destination: [u32; 4],
+    /// Channels, width, height and batch of the activation: what lies outside is zero.
+    pub source: [u32; 4],
+    /// Width and height of the kernel.
+    pub kernel: [u32; 2],
+    /// Steps in the activation between destination elements.
+    pub strides: [u32; 2],
+    /// Steps in the activation between kernel elements.
+    pub dilations: [u32; 2],
+    /// Float operands may be rounded before multiplying.
+    pub relaxed_precision: bool,
+    /// `multiply_accumulate` (true) adds to the destination, `multiply` (false) overwrites it.
+    pub accumulate: bool,
+}
+
+impl ConvolutionDescriptor {
+    /// Places of the destination tile: width · height · batch, saturating.
+    pub fn places(&self) -> u64 {
+        self.destination[1..]
+            .iter()
+            .fold(1, |product, &size| product.saturating_mul(size.into()))
+    }
+
+    /// Products in each sum: channels · kernel width · kernel height, saturating.
+    pub fn depth(&self) -> u64 {
+        [self.source[0], self.kernel[0], self.kernel[1]]
+            .iter()
+            .fold(1, |product, &size| product.saturating_mul(size.into()))
+    }
+
+    /// What the destination tile is as a matrix: a row for each place (x fastest, then y, then batch), a column for each channel.
+    /// `None` if it has more than 2³² − 1 rows.
+    pub fn as_product(&self) -> Option<MatmulDescriptor> {
+        Some(MatmulDescriptor {
+            m: u32::try_from(self.places()).ok()?,
+            n: self.destination[0],
+            k: None,
+            transpose_left: false,
+            transpose_right: false,
+            relaxed_precision: self.relaxed_precision,
+            accumulate: self.accumulate,
+        })
+    }
+}
+
 /// An operand of a tile operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Operand {
@@ -161,6 +210,8 @@ pub struct Cooperative {
     pub layout: LayoutKind,
     /// The descriptor of the operation that it belongs to.
     pub descriptor: MatmulDescriptor,
+    /// Of a convolution's destination: width, height and batch, whose product is `rows` (x fastest). Its rank is 4.
+    pub spatial: Option<[u32; 3]>,
 }
 
 /// The layout of a cooperative tile over lanes and slots: which (row, column) a lane's slot holds.

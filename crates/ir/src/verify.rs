@@ -579,6 +579,20 @@ impl Verifier<'_> {
                 right,
                 destination,
             } => self.matmul(descriptor, *simdgroups, left, right, destination).and(none),
+            Op::Convolution {
+                descriptor,
+                simdgroups,
+                offsets,
+                activation,
+                weights,
+                destination,
+            } => {
+                for offset in offsets {
+                    self.expect(*offset, Scalar::I32)?;
+                }
+                self.convolution(descriptor, *simdgroups, activation, weights, destination)
+                    .and(none)
+            }
             Op::If { condition, .. } => self.expect(*condition, Scalar::Bool).and(none),
             Op::Loop { .. } | Op::Scope { .. } => none,
             Op::Break(depth) | Op::Continue(depth) => {

@@ -1,7 +1,9 @@
 //! The verifier's rules for cooperative tensors, maps and products.
 
 use crate::op::{Op, ReduceAxis};
-use crate::tensor::{CoopRole, Cooperative, MatmulDescriptor, Operand, element_scalar};
+use crate::tensor::{
+    ConvolutionDescriptor, CoopRole, Cooperative, MatmulDescriptor, Operand, TensorRef, element_scalar,
+};
 use crate::types::{CoopId, Scalar, Type};
 use crate::verify::{Check, Problem, Verifier, writable};
 
@@ -110,8 +112,8 @@ impl Verifier<'_> {
                 if matches!(op, Op::CoopStore { .. }) {
                     writable(tensor.space)?;
                 }
-                match (is_reduction(tile), tensor.origin.len()) {
-                    (true, 1) | (false, 1 | 2 | 4) => none,
+                match (is_reduction(tile), tile.spatial.is_some(), tensor.origin.len()) {
+                    (true, _, 1) | (false, false, 1 | 2) | (false, true, 1 | 4) => none,
                     _ => rule(*coop, "the tensor's rank does not fit it"),
                 }
             }
@@ -212,6 +214,57 @@ impl Verifier<'_> {
             }
         }
         Ok(())
+    }
+}
+
+impl Verifier<'_> {
+    pub(crate) fn convolution(
+        &self,
+        descriptor: &ConvolutionDescriptor,
+        simdgroups: u32,
+        activation: &TensorRef,
+        weights: &TensorRef,
+        destination: &Operand,
+    ) -> Check {
+        let d = descriptor;
+        let sizes = d.destination.iter().chain(&d.source).chain(&d.kernel);
+        if sizes.chain(&d.strides).chain(&d.dilations).any(|&size| size == 0) || simdgroups == 0 {
+            return Err(Problem::Rule("a convolution has no empty side"));
+        }
+        let rank_of = |tensor: &TensorRef| {
+            self.tensor(tensor)?;
+            match tensor.origin.len() {
+                4 => Ok(()),
+                rank => Err(Problem::Rank {
+                    part: "view in a convolution",
+                    found: 4,
+                    rank,
+                }),
+            }
+        };
+        rank_of(activation)?;
+        rank_of(weights)?;
+        match destination {
+            Operand::Tensor(tensor) => {
+                rank_of(tensor)?;
+                writable(tensor.space)
+            }
+            Operand::Coop(id) => {
+                let coop = self.coop(*id)?;
+                let rule = |rule| Err(Problem::Cooperative { coop: *id, rule });
+                let [columns, width, height, batch] = d.destination;
+                if coop.role != CoopRole::Destination || coop.spatial != Some([width, height, batch]) {
+                    return rule("it is no destination of a convolution of this shape");
+                }
+                if u64::from(coop.rows) != d.places() || coop.columns != columns {
+                    return rule("its shape does not fit the convolution");
+                }
+                if coop.simdgroups != simdgroups {
+                    return rule("its scope is not that of the convolution");
+                }
+                Ok(())
+            }
+        }
     }
 }
 

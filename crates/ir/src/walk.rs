@@ -155,6 +155,20 @@ macro_rules! visit_operands {
                     }
                 }
             }
+            Op::Convolution {
+                offsets,
+                activation,
+                weights,
+                destination,
+                ..
+            } => {
+                offsets.$iter().for_each(&mut $f);
+                activation.$tensor(&mut $f);
+                weights.$tensor(&mut $f);
+                if let Operand::Tensor(tensor) = destination {
+                    tensor.$tensor(&mut $f);
+                }
+            }
             Op::If { condition, .. } => $f(condition),
         }
     };
@@ -287,6 +301,10 @@ impl Op {
                 }
                 out
             }
+            Op::Convolution {
+                destination: Operand::Coop(coop),
+                ..
+            } => vec![(*coop, true)],
             _ => Vec::new(),
         }
     }

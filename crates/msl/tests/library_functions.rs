@@ -225,16 +225,6 @@ fn reduction_without_identity_warns() {
     assert!(warnings("reduce_rows(d, r); reduce_rows(d, r, reduction_operation::min, INFINITY);").is_empty());
 }
 
-/// What is not supported in a function that no kernel calls is a warning.
-#[test]
-fn unsupported_in_unused_functions() {
-    let source = source("p[0] = 1;") + "float unused(device float *p) { convolution2d_descriptor d; return p[0]; }\n";
-    let library = Library::compile(&source, "unused.metal", &CompileOptions::default())
-        .unwrap_or_else(|d| panic!("{}", d.render()));
-    let codes: Vec<_> = library.warnings().list.iter().map(|d| d.code).collect();
-    assert_eq!(codes, ["E0930"]);
-}
-
 #[test]
 fn math_on_scalars_and_vectors() {
     assert_eq!(
@@ -602,25 +592,6 @@ fn packed_refusals() {
         (
             "auto x = determinant(float2x3(0));",
             "E0933 'determinant' takes a square matrix, not 2 columns of 3",
-        ),
-    ]);
-}
-
-/// What Metal has and this compiler does not.
-#[test]
-fn refused_by_name() {
-    check(&[
-        (
-            "convolution2d<3, execution_simdgroup> c;",
-            "E0930 'convolution2d' is not supported yet",
-        ),
-        (
-            "constexpr auto d = convolution2d_descriptor(1, 2);",
-            "E0930 'convolution2d_descriptor' is not supported yet",
-        ),
-        (
-            "convolution2d_descriptor d;",
-            "E0930 'convolution2d_descriptor' is not supported yet",
         ),
     ]);
 }

@@ -13,6 +13,7 @@
 //! ```
 //! Extents are innermost first, as Metal has them. Without a fill the memory is zero. `docs/test-format.md` says more.
 
+pub mod convolution;
 pub mod fill;
 pub mod formula;
 pub mod reference;

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use anymetal::ElementFormat;
 
+use super::convolution::Convolution;
 use super::formula::{Formula, Scope};
 use super::{Fill, Scan};
 
@@ -43,6 +44,8 @@ pub enum Expectation {
     },
     /// Attention.
     Attention(Attention),
+    /// A two-dimensional convolution.
+    Convolution(Convolution),
 }
 
 /// Parameters of the attention reference.
@@ -103,6 +106,8 @@ impl Expectation {
             }
         } else if scan.take_word("attention") {
             Expectation::Attention(Attention::parse(&mut scan)?)
+        } else if scan.take_word("conv2d") {
+            Expectation::Convolution(Convolution::parse(&mut scan)?)
         } else {
             Expectation::Fill(Fill::parse(&mut scan)?)
         };
@@ -166,6 +171,10 @@ impl Expectation {
                 *transpose_right,
                 *accumulate,
             ),
+            Expectation::Convolution(conv) => {
+                let bias = conv.bias.map(get).transpose()?;
+                conv.values(get(conv.activation)?, get(conv.weights)?, bias, output)
+            }
             Expectation::Attention(attention) => {
                 let mask = attention.mask.map(get).transpose()?;
                 attention.values(get(attention.q)?, get(attention.k)?, get(attention.v)?, mask)

@@ -399,6 +399,7 @@ impl Walk<'_> {
                 | Op::CoopReduce { .. }
                 | Op::CoopElementSet { .. }
                 | Op::Matmul { .. }
+                | Op::Convolution { .. }
                 | Op::Return => Class::Uniform,
             };
             for result in inst.results() {

@@ -4,7 +4,7 @@ use anymetal_ir::passes::Root;
 use anymetal_ir::{CoopRole, Inst as IrInst, Op, Operand, TensorRef, ValueId};
 
 use super::lower::Lower;
-use super::program::{Inst, TileOperand};
+use super::program::{Convolution, Inst, TileOperand};
 use crate::fault::CompileError;
 
 impl Lower<'_> {
@@ -208,6 +208,25 @@ impl Lower<'_> {
                     destination,
                     share,
                 });
+            }
+            Op::Convolution {
+                descriptor,
+                simdgroups,
+                offsets,
+                activation,
+                weights,
+                destination,
+            } => {
+                let conv = Convolution {
+                    descriptor: *descriptor,
+                    simdgroups: *simdgroups,
+                    offsets: [self.value(offsets[0])?, self.value(offsets[1])?],
+                    activation: self.view(activation)?,
+                    weights: self.view(weights)?,
+                    destination: self.tile_operand(destination)?,
+                    share_weights: self.is_unwritten(weights),
+                };
+                self.push(Inst::Convolution(Box::new(conv)));
             }
             _ => return Err(self.malformed("not an operation on cooperative tensors")),
         }

@@ -617,7 +617,8 @@ impl Lower<'_> {
             | Op::CoopElement(_)
             | Op::CoopElementSet { .. }
             | Op::CoopElementIndex
-            | Op::Matmul { .. } => self.cooperative(inst)?,
+            | Op::Matmul { .. }
+            | Op::Convolution { .. } => self.cooperative(inst)?,
         }
         Ok(())
     }

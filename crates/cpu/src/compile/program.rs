@@ -6,8 +6,8 @@
 
 use anymetal_formats::ElementFormat;
 use anymetal_ir::{
-    AtomicOp, Builtin, CompareOp, GroupOp, GroupWidth, LocationId, MatmulDescriptor, ReduceAxis, ReduceOp, Scalar,
-    Scope, ShuffleOp, TensorField, TensorSpec, VoteOp,
+    AtomicOp, Builtin, CompareOp, ConvolutionDescriptor, GroupOp, GroupWidth, LocationId, MatmulDescriptor, ReduceAxis,
+    ReduceOp, Scalar, Scope, ShuffleOp, TensorField, TensorSpec, VoteOp,
 };
 
 use crate::fault::AccessKind;
@@ -103,6 +103,19 @@ pub(crate) enum TileOperand {
 pub(crate) struct MatrixOperand {
     pub values: [Reg; 2],
     pub ty: Scalar,
+}
+
+/// A convolution.
+#[derive(Clone, Debug)]
+pub(crate) struct Convolution {
+    pub descriptor: ConvolutionDescriptor,
+    pub simdgroups: u32,
+    pub offsets: [Reg; 2],
+    pub activation: View,
+    pub weights: View,
+    pub destination: TileOperand,
+    /// Neither the kernel nor another argument of it writes the memory of the weights.
+    pub share_weights: bool,
 }
 
 /// A memory access.
@@ -315,6 +328,7 @@ pub(crate) enum Inst {
         /// it.
         share: [bool; 2],
     },
+    Convolution(Box<Convolution>),
     If {
         condition: Reg,
         /// The comparison that gives the condition, if it has no other use and its operands may be affine.
@@ -560,6 +574,12 @@ impl Inst {
                 left.visit(f);
                 right.visit(f);
                 destination.visit(f);
+            }
+            Inst::Convolution(conv) => {
+                conv.offsets.iter_mut().for_each(|reg| f(reg, Use));
+                conv.activation.visit(f);
+                conv.weights.visit(f);
+                conv.destination.visit(f);
             }
             Inst::If { condition, compare, .. } => match compare {
                 Some(compare) => {

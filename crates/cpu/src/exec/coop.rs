@@ -219,6 +219,7 @@ impl<'d> Worker<'d> {
             } => {
                 return self.matmul(descriptor, *simdgroups as usize, left, right, destination, *share);
             }
+            Inst::Convolution(conv) => return self.convolution(conv),
             _ => {}
         }
         Ok(())

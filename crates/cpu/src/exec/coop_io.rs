@@ -85,7 +85,7 @@ impl Region {
 }
 
 impl<'d> Worker<'d> {
-    /// Looks at a view as a lane sees it: static extents that overhang are a fault, the valid region must be in memory.
+    /// Looks at a view of rank 1 or 2 as a lane sees it: static extents that overhang are a fault, the valid region must be in memory.
     pub(super) fn region(&mut self, view: &View, lane: usize, access: AccessKind) -> Outcome<Region> {
         let rank = view.origin.len();
         if rank == 0 || rank > 2 {
@@ -147,7 +147,7 @@ impl<'d> Worker<'d> {
         region.base = self.span(
             region.pointer,
             bits,
-            [region.origin, region.origin],
+            region.origin,
             region.valid,
             region.strides,
             [1, 1],
@@ -168,7 +168,7 @@ impl<'d> Worker<'d> {
             scales.base = self.span(
                 pointer,
                 plane.format.bits(),
-                [region.origin, region.origin],
+                region.origin,
                 region.valid,
                 scales.strides,
                 scales.block,
@@ -181,14 +181,14 @@ impl<'d> Worker<'d> {
     }
 
     /// Checks that a valid region lies in its object; the address of the base's first element.
-    fn span(
+    pub(super) fn span<const D: usize>(
         &mut self,
         pointer: u64,
         bits: usize,
-        [origin, _]: [[i64; 2]; 2],
-        valid: [usize; 2],
-        strides: [i64; 2],
-        block: [usize; 2],
+        origin: [i64; D],
+        valid: [usize; D],
+        strides: [i64; D],
+        block: [usize; D],
         access: AccessKind,
         lane: usize,
     ) -> Outcome<*mut u8> {
@@ -196,7 +196,7 @@ impl<'d> Worker<'d> {
             return Ok(std::ptr::null_mut());
         }
         let (mut low, mut high) = (0i128, 0i128);
-        for d in 0..2 {
+        for d in 0..D {
             let first = i128::from(origin[d] / block[d] as i64) * i128::from(strides[d]);
             let last = i128::from((origin[d] + valid[d] as i64 - 1) / block[d] as i64) * i128::from(strides[d]);
             low += first.min(last);
@@ -264,6 +264,9 @@ impl<'d> Worker<'d> {
 
     pub(super) fn coop_load(&mut self, coop: u32, view: &View) -> Outcome {
         let tile = self.tiles[coop as usize];
+        if self.shared.coops[coop as usize].coop.spatial.is_some() {
+            return self.spatial_load(coop, view);
+        }
         for (instance, lane) in self.active_instances(tile.simdgroups) {
             let region = self.region(view, lane, AccessKind::Read)?;
             self.note_region(&region.within(tile.columns, tile.rows), false);
@@ -324,6 +327,9 @@ impl<'d> Worker<'d> {
 
     pub(super) fn coop_store(&mut self, coop: u32, view: &View) -> Outcome {
         let tile = self.tiles[coop as usize];
+        if self.shared.coops[coop as usize].coop.spatial.is_some() {
+            return self.spatial_store(coop, view);
+        }
         for (instance, lane) in self.active_instances(tile.simdgroups) {
             let region = self.region(view, lane, AccessKind::Write)?;
             self.note_region(&region.within(tile.columns, tile.rows), true);

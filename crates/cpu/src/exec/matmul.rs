@@ -457,20 +457,20 @@ fn clipped(source: &Source) -> Region {
 }
 
 /// The writable part of a destination.
-struct Target {
-    base: *mut u8,
-    format: ElementFormat,
-    rows: usize,
-    columns: usize,
+pub(super) struct Target {
+    pub(super) base: *mut u8,
+    pub(super) format: ElementFormat,
+    pub(super) rows: usize,
+    pub(super) columns: usize,
     /// In elements.
-    row_stride: i64,
-    column_stride: i64,
+    pub(super) row_stride: i64,
+    pub(super) column_stride: i64,
 }
 
 impl Target {
     /// The destination itself as an accumulator: all of it there, of one of the formats (4 bytes each), rows without gaps
     /// inside.
-    fn direct<T>(&self, formats: &[ElementFormat], m: usize, n: usize) -> Option<(*mut [T], usize)> {
+    pub(super) fn direct<T>(&self, formats: &[ElementFormat], m: usize, n: usize) -> Option<(*mut [T], usize)> {
         let fits = formats.contains(&self.format)
             && (self.rows, self.columns) == (m, n)
             && self.column_stride == 1
@@ -498,7 +498,7 @@ impl Target {
     }
 
     /// Rounds once and stores, adding what was there when `accumulate`; the sums are spoilt.
-    fn finish_f32(&self, path: TilePath, sums: &mut [f32], n: usize, accumulate: bool) {
+    pub(super) fn finish_f32(&self, path: TilePath, sums: &mut [f32], n: usize, accumulate: bool) {
         if self.finish_rows(path, sums, n, accumulate) {
             return;
         }
@@ -559,7 +559,7 @@ impl Target {
         true
     }
 
-    fn finish_i32(&self, sums: &[i32], n: usize, accumulate: bool) {
+    pub(super) fn finish_i32(&self, sums: &[i32], n: usize, accumulate: bool) {
         fn store<T: Float>(target: &Target, sums: &[i32], n: usize, accumulate: bool) {
             target.each(n, |place, at| {
                 let place = place.cast::<T>();

@@ -3,6 +3,7 @@
 mod affine;
 pub(crate) mod arena;
 mod atomic;
+mod convolution;
 mod coop;
 mod coop_io;
 mod mask;
@@ -125,6 +126,7 @@ pub(crate) struct Worker<'d> {
     temporary: *mut u8,
     tile_scratch: crate::tile::Scratch,
     matmul_buffer: matmul::Buffers,
+    convolution_buffer: convolution::Buffers,
 }
 
 /// A register as a run-time value.

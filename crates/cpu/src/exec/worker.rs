@@ -28,6 +28,7 @@ struct Kept {
     arena: Arena,
     scratch: Scratch,
     buffers: super::matmul::Buffers,
+    convolution: super::convolution::Buffers,
 }
 
 /// Parts of the arena of one lane state.
@@ -181,6 +182,7 @@ impl<'d> Worker<'d> {
             temporary: unsafe { arena.add(temporary) },
             tile_scratch: std::mem::take(&mut kept.scratch),
             matmul_buffer: std::mem::take(&mut kept.buffers),
+            convolution_buffer: std::mem::take(&mut kept.convolution),
         };
         for &(reg, bits) in &program.constants {
             worker.set_all(reg, bits);
@@ -191,6 +193,7 @@ impl<'d> Worker<'d> {
         let result = body(&mut worker);
         kept.scratch = std::mem::take(&mut worker.tile_scratch);
         kept.buffers = std::mem::take(&mut worker.matmul_buffer);
+        kept.convolution = std::mem::take(&mut worker.convolution_buffer);
         drop(worker);
         KEPT.set(Some(kept));
         result

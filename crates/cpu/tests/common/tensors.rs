@@ -130,6 +130,7 @@ pub fn coop(
         simdgroups,
         layout,
         descriptor,
+        spatial: None,
     });
     b.emit_void(Op::CoopInit(id));
     id

@@ -322,6 +322,19 @@ impl<'a> Analysis<'a> {
                     self.tensor(tensor, descriptor.accumulate, true);
                 }
             }
+            Op::Convolution {
+                descriptor,
+                activation,
+                weights,
+                destination,
+                ..
+            } => {
+                self.tensor(activation, true, false);
+                self.tensor(weights, true, false);
+                if let Operand::Tensor(tensor) = destination {
+                    self.tensor(tensor, descriptor.accumulate, true);
+                }
+            }
             // Known operations on pointers and handles that `origin` follows, or that only look at the address.
             Op::PointerOffset { .. } | Op::Select { .. } | Op::LocalSet { .. } | Op::TensorElementPointer { .. } => {}
             Op::PointerDiff { lhs, rhs } | Op::Compare { lhs, rhs, .. } => {

@@ -78,6 +78,10 @@ fn writes(op: &Op, f: &mut impl FnMut(usize)) {
         Op::Matmul {
             destination: Operand::Tensor(tensor),
             ..
+        }
+        | Op::Convolution {
+            destination: Operand::Tensor(tensor),
+            ..
         } => f(tensor.space as usize),
         Op::Barrier { .. } | Op::Fence(_) => {
             f(device);

@@ -80,6 +80,10 @@ impl Licm<'_> {
                 | Op::Matmul {
                     destination: Operand::Tensor(tensor),
                     ..
+                }
+                | Op::Convolution {
+                    destination: Operand::Tensor(tensor),
+                    ..
                 } => out.spaces[tensor.space as usize] = true,
                 Op::Barrier { .. } | Op::Fence(_) => {
                     out.spaces[AddressSpace::Device as usize] = true;

@@ -26,7 +26,11 @@ pub fn run(kernel: &mut Kernel) {
 /// The tiles whose elements an operation reads.
 fn reads(op: &Op, f: &mut impl FnMut(CoopId)) {
     for (coop, written) in op.cooperatives() {
-        let accumulates = matches!(op, Op::Matmul { descriptor, .. } if descriptor.accumulate);
+        let accumulates = match op {
+            Op::Matmul { descriptor, .. } => descriptor.accumulate,
+            Op::Convolution { descriptor, .. } => descriptor.accumulate,
+            _ => false,
+        };
         if !written || accumulates {
             f(coop);
         }
@@ -39,6 +43,11 @@ fn fills(op: &Op) -> Option<CoopId> {
         Op::CoopInit(coop) | Op::CoopLoad { coop, .. } => Some(*coop),
         Op::CoopCopy { to, .. } | Op::CoopConvert { to, .. } | Op::CoopReduce { to, .. } => Some(*to),
         Op::Matmul {
+            descriptor,
+            destination: Operand::Coop(coop),
+            ..
+        } if !descriptor.accumulate => Some(*coop),
+        Op::Convolution {
             descriptor,
             destination: Operand::Coop(coop),
             ..

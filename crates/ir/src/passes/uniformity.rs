@@ -379,7 +379,7 @@ impl<'a> Analysis<'a> {
                 self.stored(tensor.pointer, level);
             }
             Op::CoopStore { tensor, .. } => self.stored(tensor.pointer, Uniformity::Varying),
-            Op::Matmul { destination, .. } => {
+            Op::Matmul { destination, .. } | Op::Convolution { destination, .. } => {
                 if let crate::tensor::Operand::Tensor(tensor) = destination {
                     self.stored(tensor.pointer, Uniformity::Varying);
                 }

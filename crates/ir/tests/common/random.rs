@@ -110,6 +110,7 @@ pub fn kernel(seed: u64) -> Kernel {
                 LayoutKind::S
             },
             descriptor,
+            spatial: None,
         })
     })
     .to_vec();

@@ -33,6 +33,8 @@ const TYPES: &[&str] = &[
     "simdgroup_bfloat8x8",
     "matmul2d_descriptor",
     "convolution2d_descriptor",
+    "convolution2d_activation_layout",
+    "convolution2d_weights_layout",
     "execution_simdgroup",
     "execution_thread",
     "execution_dsimdgroups",

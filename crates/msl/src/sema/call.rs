@@ -778,7 +778,15 @@ pub fn slots_place(ty: &Type, slots: Vec<Slot>) -> LValue {
 
 /// Library objects whose parts are better kept as they are while nothing assigns them.
 pub fn is_bundle(ty: &Type) -> bool {
-    matches!(ty, Type::Object(o) if !matches!(**o, Object::CoopIterator(_) | Object::Atomic(_) | Object::SimdgroupMatrix(..) | Object::Packed(..)))
+    let Type::Object(object) = ty else { return false };
+    !matches!(
+        **object,
+        Object::CoopIterator(_)
+            | Object::Atomic(_)
+            | Object::SimdgroupMatrix(..)
+            | Object::Packed(..)
+            | Object::Convolution { .. }
+    )
 }
 
 pub(super) fn is_constant_place(place: &LValue) -> bool {

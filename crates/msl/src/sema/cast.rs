@@ -1,7 +1,7 @@
 //! Casts, and construction by a type name.
 
 use super::context::*;
-use super::library::{self, LibEntity};
+use super::library::LibEntity;
 use super::types::*;
 use super::value::*;
 use crate::ast::{self, CastKind, Expr, ExprKind, TyKind};
@@ -250,11 +250,6 @@ impl Sema<'_> {
 
     /// Class template argument deduction.
     pub fn deduce_class(&mut self, entity: Entity, path: &ast::Path, args: &[Arg], span: Span) -> Res<Type> {
-        if let Entity::Library(LibEntity::Template { name, .. }) = &entity
-            && let Some(refused) = library::refused_class(self, name, span)
-        {
-            return refused;
-        }
         match entity {
             Entity::Library(LibEntity::Template {
                 deduce: Some(deduce), ..

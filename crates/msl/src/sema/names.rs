@@ -557,9 +557,6 @@ impl Sema<'_> {
 
     /// A library template named without its arguments.
     pub(super) fn bare_template<T>(&self, name: &str, span: Span) -> Res<T> {
-        if let Some(refused) = library::refused_class(self, name, span) {
-            return refused;
-        }
         let message = format!("'{name}' needs template arguments here");
         if name == "execution_simdgroups" {
             return self.err_help(
@@ -593,10 +590,7 @@ impl Sema<'_> {
                     None => self.err("E0436", "not a template", span),
                 }
             }
-            Entity::Library(LibEntity::Template { name, instantiate, .. }) => {
-                if let Some(refused) = library::refused_class(self, name, span) {
-                    return refused;
-                }
+            Entity::Library(LibEntity::Template { instantiate, .. }) => {
                 let args = self.template_args(args)?;
                 Ok(Entity::Type(instantiate(self, &args, span)?))
             }

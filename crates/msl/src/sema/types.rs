@@ -7,7 +7,7 @@
 use std::rc::Rc;
 
 use anymetal_formats::ElementFormat;
-use anymetal_ir::{AddressSpace, Const, CoopRole, LayoutKind, MatmulDescriptor, Scalar};
+use anymetal_ir::{AddressSpace, Const, ConvolutionDescriptor, CoopRole, LayoutKind, MatmulDescriptor, Scalar};
 
 use super::value::FunctionRef;
 
@@ -285,6 +285,15 @@ pub enum Object {
         /// The template argument: the value of `matmul2d<…>::descriptor`.
         constant: Rc<Constant>,
     },
+    /// `convolution2d<D, Scope>`. Leaves: the offsets, two `i32` values.
+    Convolution {
+        /// The descriptor.
+        descriptor: ConvolutionDescriptor,
+        /// SIMD-groups of the scope.
+        simdgroups: u32,
+        /// The template argument: the value of `convolution2d<…>::descriptor`.
+        constant: Rc<Constant>,
+    },
     /// The scale plane object of an inline tensor. Leaves: the pointer.
     ScalePlane(PlaneType),
     /// `atomic<T>`. One leaf in memory.
@@ -372,6 +381,8 @@ pub struct CoopType {
     pub layout: LayoutKind,
     /// The operation's descriptor.
     pub descriptor: MatmulDescriptor,
+    /// Of the destination of a convolution: its descriptor. The rank is 4 then, rows are places, columns output channels.
+    pub convolution: Option<ConvolutionDescriptor>,
 }
 
 /// A template argument.

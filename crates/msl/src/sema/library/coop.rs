@@ -8,7 +8,7 @@ use anymetal_ir::{
 };
 
 use super::args::{self, element_type, expect_count};
-use super::{Call, LibEntity, view};
+use super::{Call, LibEntity, convolution, view};
 use crate::sema::context::{Res, Sema};
 use crate::sema::layout::format_scalar;
 use crate::sema::types::{CoopType, ExtentsType, Object, QualType, Space, Type};
@@ -40,6 +40,7 @@ impl CoopType {
     pub fn rank(&self) -> usize {
         match self.role {
             CoopRole::RowReduction | CoopRole::ColumnReduction => 1,
+            _ if self.convolution.is_some() => 4,
             _ => 2,
         }
     }
@@ -70,6 +71,10 @@ pub fn create(sema: &mut Sema<'_>, ty: &CoopType) -> Res<Value> {
         simdgroups: ty.simdgroups,
         layout: ty.layout,
         descriptor: ty.descriptor,
+        spatial: ty.convolution.map(|conv| {
+            let [_, width, height, batch] = conv.destination;
+            [width, height, batch]
+        }),
     });
     sema.builder.emit_void(Op::CoopInit(coop));
     Ok(Value::one(Type::object(Object::Coop(ty.clone())), Leaf::Coop(coop)))
@@ -216,12 +221,18 @@ fn multidimensional_index(sema: &mut Sema<'_>, ty: &CoopType, object: &Operand, 
     let slot = slot_argument(sema, call, 0)?;
     let slot = slot_value(sema, &slot)?;
     let rank = ty.rank();
+    let parts = rank.min(2);
     let first = sema
         .builder
-        .emit(Op::CoopIndex { coop, slot }, &vec![Scalar::I32.into(); rank]);
+        .emit(Op::CoopIndex { coop, slot }, &vec![Scalar::I32.into(); parts]);
+    let mut parts: Vec<Leaf> = (0..parts as u32).map(|d| Leaf::Value(ValueId(first.0 + d))).collect();
+    if let Some(conv) = &ty.convolution {
+        let row = parts.remove(1);
+        parts = convolution::coordinates(sema, conv, parts.remove(0), &row)?;
+    }
     let mut leaves = Vec::with_capacity(rank);
-    for d in 0..rank as u32 {
-        leaves.push(sema.convert_leaf(&Leaf::Value(ValueId(first.0 + d)), ty.index)?);
+    for part in &parts {
+        leaves.push(sema.convert_leaf(part, ty.index)?);
     }
     let element = Rc::new(QualType::from(ty.index));
     Ok(Value {
@@ -233,7 +244,7 @@ fn multidimensional_index(sema: &mut Sema<'_>, ty: &CoopType, object: &Operand, 
 
 /// The rules that `map_iterator` and `is_iterator_compatible` share; the message of the first that is broken.
 fn map_rule(from: &CoopType, to: &CoopType) -> Option<String> {
-    if from.role != CoopRole::Destination {
+    if from.role != CoopRole::Destination || from.convolution.is_some() {
         return Some("map_iterator: the iterator must come from a matmul2d destination cooperative tensor".into());
     }
     if from.simdgroups != 1 || to.simdgroups != 1 {
@@ -340,8 +351,7 @@ fn transfer(sema: &mut Sema<'_>, ty: &CoopType, object: &Operand, call: &Call<'_
         );
     }
     let rank = memory.extents.extents.len();
-    let allowed = if ty.rank() == 1 { 1..=1 } else { 1..=2 };
-    if !allowed.contains(&rank) {
+    if rank != 1 && rank != ty.rank() {
         return sema.err(
             "E0867",
             format!(
@@ -599,7 +609,7 @@ fn reduce_rule(name: &str, rows: bool, from: &CoopType, to: &CoopType) -> Option
     } else {
         CoopRole::ColumnReduction
     };
-    if from.role != CoopRole::Destination {
+    if from.role != CoopRole::Destination || from.convolution.is_some() {
         return Some(format!(
             "{name}: the source must be a matmul2d destination cooperative tensor"
         ));

@@ -214,7 +214,12 @@ fn destinations(left: ElementFormat, right: ElementFormat) -> String {
 }
 
 /// Strict float products have layout S, tensor-unit products layout R (reference 5.6).
-fn layout(sema: &Sema<'_>, descriptor: &MatmulDescriptor, left: ElementFormat, right: ElementFormat) -> LayoutKind {
+pub(super) fn layout(
+    sema: &Sema<'_>,
+    descriptor: &MatmulDescriptor,
+    left: ElementFormat,
+    right: ElementFormat,
+) -> LayoutKind {
     if sema.options.permuted_layout {
         return LayoutKind::Permuted;
     }
@@ -272,7 +277,7 @@ pub fn member_alias(
     Some(ty.map(|ty| Type::object(Object::Coop(ty)).into()))
 }
 
-fn coordinate_type(sema: &Sema<'_>, name: &str, args: &[TemplateArg], at: usize, span: Span) -> Res<Scalar> {
+pub(super) fn coordinate_type(sema: &Sema<'_>, name: &str, args: &[TemplateArg], at: usize, span: Span) -> Res<Scalar> {
     if args.len() <= at {
         return Ok(Scalar::I32);
     }
@@ -289,7 +294,13 @@ fn coordinate_type(sema: &Sema<'_>, name: &str, args: &[TemplateArg], at: usize,
     }
 }
 
-fn element_at(sema: &Sema<'_>, name: &str, args: &[TemplateArg], at: usize, span: Span) -> Res<ElementFormat> {
+pub(super) fn element_at(
+    sema: &Sema<'_>,
+    name: &str,
+    args: &[TemplateArg],
+    at: usize,
+    span: Span,
+) -> Res<ElementFormat> {
     let ty = type_at(sema, name, args, at, span)?;
     match element_format(&ty.ty) {
         Some(format) => Ok(format),
@@ -369,6 +380,7 @@ fn destination_type(
         simdgroups,
         layout: layout(sema, descriptor, formats[0], formats[1]),
         descriptor: *descriptor,
+        convolution: None,
     })
 }
 
@@ -451,6 +463,7 @@ fn input_type(
         simdgroups,
         layout: layout(sema, descriptor, left, right),
         descriptor: *descriptor,
+        convolution: None,
     })
 }
 
@@ -480,7 +493,7 @@ fn conversion_rule(
             },
         );
     }
-    if source.role != CoopRole::Destination || source.simdgroups != 1 {
+    if source.role != CoopRole::Destination || source.convolution.is_some() || source.simdgroups != 1 {
         return sema.err(
             "E0889",
             "only a matmul2d destination cooperative tensor of a single SIMD group can become an input",
@@ -755,7 +768,7 @@ fn check_operand(
         }
         Kind::Coop(ty) => {
             let wanted = [CoopRole::Left, CoopRole::Right, CoopRole::Destination][at];
-            if ty.role != wanted {
+            if ty.role != wanted || ty.convolution.is_some() {
                 return sema.err_help(
                     "E0898",
                     format!("this cooperative tensor is not a {side} operand"),

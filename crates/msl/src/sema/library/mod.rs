@@ -7,6 +7,7 @@
 mod args;
 mod atomic;
 mod bits;
+mod convolution;
 mod coop;
 mod extents;
 mod group;
@@ -83,8 +84,8 @@ pub enum LibEntity {
 pub fn lookup(_sema: &mut Sema<'_>, namespace: &str, name: &str) -> Option<LibEntity> {
     match namespace {
         "mpp::tensor_ops" => matmul::lookup(name)
-            .or_else(|| coop::lookup(name))
-            .or_else(|| refused(name)),
+            .or_else(|| convolution::lookup(name))
+            .or_else(|| coop::lookup(name)),
         "metal" => tensor::lookup(name)
             .or_else(|| matmul::lookup_scope(name))
             .or_else(|| math::lookup(namespace, name))
@@ -94,8 +95,7 @@ pub fn lookup(_sema: &mut Sema<'_>, namespace: &str, name: &str) -> Option<LibEn
             .or_else(|| traits::lookup(name))
             .or_else(|| bits::lookup(name))
             .or_else(|| packed::lookup(name))
-            .or_else(|| matrix::lookup(name))
-            .or_else(|| refused(name)),
+            .or_else(|| matrix::lookup(name)),
         "metal::fast" | "metal::precise" => math::lookup(namespace, name),
         "" => bits::lookup(name),
         _ => None,
@@ -104,30 +104,7 @@ pub fn lookup(_sema: &mut Sema<'_>, namespace: &str, name: &str) -> Option<LibEn
 
 /// Does the code say that the library does not have something (yet)? In a function that no kernel needs that is a warning.
 pub fn is_unsupported(code: &str) -> bool {
-    matches!(code, "E0810" | "E0910" | "E0930")
-}
-
-/// Classes that exist in Metal and not yet here.
-const REFUSED_CLASSES: &[&str] = &["convolution2d", "convolution2d_descriptor"];
-
-/// What exists in Metal and not yet here: refused by name where it is used.
-fn refused(name: &str) -> Option<LibEntity> {
-    let &name = REFUSED_CLASSES.iter().find(|class| **class == name)?;
-    Some(LibEntity::Template {
-        name,
-        instantiate: |sema, _, span| {
-            // The caller asks `refused_class` first, which knows the name.
-            sema.err("E0930", "this class of the Metal library is not supported yet", span)
-        },
-        deduce: None,
-    })
-}
-
-/// The error for a class that is refused by name, with or without template arguments.
-pub fn refused_class<T>(sema: &Sema<'_>, name: &str, span: Span) -> Option<Res<T>> {
-    REFUSED_CLASSES
-        .contains(&name)
-        .then(|| sema.err("E0930", format!("'{name}' is not supported yet"), span))
+    matches!(code, "E0810" | "E0910")
 }
 
 /// The leaves of an object type.
@@ -147,6 +124,7 @@ pub fn object_leaves(_sema: &Sema<'_>, object: &Object) -> Vec<LeafKind> {
         Object::Atomic(scalar) => vec![value((*scalar).into())],
         Object::Packed(format, count) => vec![value(Scalar::U8.into()); format.bytes_for((*count).into())],
         Object::Tag("simd_vote") => vec![value(Scalar::U64.into())],
+        Object::Convolution { .. } => vec![value(Scalar::I32.into()); 2],
         Object::ExecutionScope(_) | Object::Matmul { .. } | Object::Limits(_) | Object::Truth(_) | Object::Tag(_) => {
             Vec::new()
         }
@@ -241,6 +219,13 @@ pub fn object_name(object: &Object) -> String {
             let k = descriptor.k.map_or("dynamic".to_string(), |k| k.to_string());
             let scope = object_name(&Object::ExecutionScope(*simdgroups));
             format!("matmul2d<{} × {} × {k}, {scope}>", descriptor.m, descriptor.n)
+        }
+        Object::Convolution {
+            descriptor, simdgroups, ..
+        } => {
+            let [channels, width, height, batch] = descriptor.destination;
+            let scope = object_name(&Object::ExecutionScope(*simdgroups));
+            format!("convolution2d<{channels} × {width} × {height} × {batch}, {scope}>")
         }
         Object::ScalePlane(plane) => {
             let block: Vec<String> = plane.block.iter().map(u32::to_string).collect();
@@ -350,6 +335,9 @@ pub fn call_method(sema: &mut Sema<'_>, object: &Operand, call: &Call<'_>) -> Op
         Object::Matmul {
             descriptor, simdgroups, ..
         } => matmul::method(sema, &descriptor, simdgroups, call),
+        Object::Convolution {
+            descriptor, simdgroups, ..
+        } => convolution::method(sema, &descriptor, simdgroups, object, call),
         Object::ExecutionScope(count) if call.name == "size" => {
             Some(Ok(sema.int_value(anymetal_ir::Scalar::U32, i64::from(count)).into()))
         }
@@ -454,6 +442,26 @@ pub fn static_member(sema: &mut Sema<'_>, ty: &Type, name: &str, _span: Span) ->
                 deduce: None,
             }))
         }
+        Object::Convolution {
+            simdgroups, constant, ..
+        } => match name {
+            "descriptor" => {
+                let operand = sema.operand_of(constant);
+                Some(sema.rvalue(operand).map(LibEntity::Value))
+            }
+            "scope" => Some(Ok(LibEntity::Type(
+                Type::object(Object::ExecutionScope(*simdgroups)).into(),
+            ))),
+            "cooperative_tensor_destination_t" => {
+                sema.library.subject = Some(ty.clone());
+                Some(Ok(LibEntity::Template {
+                    name: "member alias",
+                    instantiate: |s, a, at| member_alias(s, "cooperative_tensor_destination_t", a, at),
+                    deduce: None,
+                }))
+            }
+            _ => None,
+        },
         Object::Limits(scalar) => {
             if traits::is_limit_function(name) {
                 return Some(Ok(on_subject(sema, ty)));
@@ -491,13 +499,21 @@ fn on_subject(sema: &mut Sema<'_>, ty: &Type) -> LibEntity {
     )
 }
 
-/// The member alias templates of `matmul2d<…>`, of the type that was asked last.
+/// The member alias templates of `matmul2d<…>` and `convolution2d<…>`, of the type that was asked last.
 fn member_alias(sema: &mut Sema<'_>, name: &str, args: &[TemplateArg], span: Span) -> Res<QualType> {
     if let Some(Type::Object(object)) = sema.library.subject.clone()
         && let Object::Matmul {
             descriptor, simdgroups, ..
         } = &*object
         && let Some(ty) = matmul::member_alias(sema, descriptor, *simdgroups, name, args, span)
+    {
+        return ty;
+    }
+    if let Some(Type::Object(object)) = sema.library.subject.clone()
+        && let Object::Convolution {
+            descriptor, simdgroups, ..
+        } = &*object
+        && let Some(ty) = convolution::member_alias(sema, descriptor, *simdgroups, name, args, span)
     {
         return ty;
     }
@@ -534,6 +550,14 @@ pub fn construct(sema: &mut Sema<'_>, ty: &Type, args: &[Arg], _braces: bool, sp
             if args.is_empty() =>
         {
             Some(Ok(Value::empty(ty.clone()).into()))
+        }
+        Object::Convolution { .. } if args.is_empty() => {
+            let zero = Sema::int_leaf(anymetal_ir::Scalar::I32, 0);
+            Some(Ok(Value {
+                ty: ty.clone(),
+                leaves: vec![zero.clone(), zero],
+            }
+            .into()))
         }
         Object::SimdgroupMatrix(scalar, ..) => simdgroup_matrix::construct(sema, ty, scalar, args, span),
         Object::Coop(coop) if args.is_empty() => Some(coop::create(sema, &coop).map(Operand::Value)),

@@ -151,6 +151,33 @@ struct matmul2d_descriptor {
           relaxed_precision(relaxed), matmul_mode(mode_value) {}
 };
 
+enum class convolution2d_activation_layout { nhwc };
+enum class convolution2d_weights_layout { hwio };
+
+struct convolution2d_descriptor {
+    enum class mode { multiply, multiply_accumulate };
+
+    int4 destination_dimensions;
+    int4 source_dimensions;
+    int2 kernel_dimensions;
+    convolution2d_activation_layout activation_layout;
+    convolution2d_weights_layout weights_layout;
+    int2 strides;
+    int2 dilations;
+    int groups;
+    bool relaxed_precision;
+    mode conv2d_mode;
+
+    constexpr convolution2d_descriptor(int4 destination, int4 source, int2 kernel_size,
+                                       convolution2d_activation_layout activation = convolution2d_activation_layout::nhwc,
+                                       convolution2d_weights_layout weights = convolution2d_weights_layout::hwio,
+                                       int2 strides_value = int2(1, 1), int2 dilations_value = int2(1, 1),
+                                       int groups_value = 1, bool relaxed = false, mode mode_value = mode::multiply)
+        : destination_dimensions(destination), source_dimensions(source), kernel_dimensions(kernel_size),
+          activation_layout(activation), weights_layout(weights), strides(strides_value), dilations(dilations_value),
+          groups(groups_value), relaxed_precision(relaxed), conv2d_mode(mode_value) {}
+};
+
 enum class reduction_operation { sum, max, min };
 
 template <typename T>
