@@ -8,12 +8,12 @@
 // run: too many threads for one SIMD-group
 // flags: -D COUNT=1
 // threads: 64 1 1
-// fault: the operation runs on execution_simdgroups<1>, but the threadgroup has 2 SIMD-groups (64 threads); dispatch 32 threads a threadgroup
+// fault: needs threadgroups of exactly 1 SIMD-groups (32 threads)
 //
 // run: too few threads for four
 // flags: -D COUNT=4
 // threads: 64 1 1
-// fault: the operation runs on execution_simdgroups<4>, but the threadgroup has 2 SIMD-groups (64 threads); dispatch 128 threads a threadgroup
+// fault: needs threadgroups of exactly 4 SIMD-groups (128 threads)
 
 #include <metal_stdlib>
 #include <metal_tensor>

@@ -1,4 +1,9 @@
 //! Products of 8 × 8 matrices that the lanes of a SIMD-group hold, two elements each (`simdgroup_matrix`, reference 5.6 layout S).
+//!
+//! A matrix stays as the lanes hold it: 32 first elements and 32 second ones. Lane bits b4…b0 are row `b1 + 2·b2 + 4·b4` and columns
+//! `2·b0 + 4·b3` and the next, so in a step k of the product, a lane needs the left element of its row at bits b0 and b3 of k, and
+//! the right ones of its columns at bits b1, b2 and b4 of k. Eight lanes side by side (b2 b1 b0) find the first in one vector of the left matrix, as
+//! a neighbour's or their own, and the second in one vector of the right one, the same two for all.
 
 use anymetal_ir::Scalar;
 
@@ -11,13 +16,8 @@ use crate::lanes::{CHUNK, Isa, Src};
 /// Rows and columns.
 const N: usize = 8;
 
-/// A matrix, row after row.
-type Matrix = [[f32; N]; N];
-
-/// The lane that holds columns `2·pair` and `2·pair + 1` of a row: bits of the pair are lane bits 0 and 3, those of the row 1, 2 and 4.
-const fn lane_of(row: usize, pair: usize) -> usize {
-    (pair & 1) | (row & 1) << 1 | (row >> 1 & 1) << 2 | (pair >> 1) << 3 | (row >> 2) << 4
-}
+/// The elements of a SIMD-group as `f32`: first ones, second ones.
+type Elements = [[f32; CHUNK]; 2];
 
 /// One operand of all SIMD-groups: the registers of its first and second elements.
 #[derive(Clone, Copy)]
@@ -27,20 +27,14 @@ struct Source {
 }
 
 /// # Safety
-/// Both registers hold a chunk of 32 lanes of `T` at `chunk`.
+/// The source's registers hold a chunk of 32 lanes of `T` at `chunk`.
 #[inline(always)]
-unsafe fn gather_as<T: Float>(elements: &[Src; 2], chunk: usize, out: &mut Matrix) {
-    // SAFETY: by the function's contract.
-    let [first, second] = elements.map(|src| unsafe { *src.ptr.add(chunk * src.step).cast::<[T; CHUNK]>() });
-    let (mut low, mut high) = ([0f32; CHUNK], [0f32; CHUNK]);
-    for lane in 0..CHUNK {
-        low[lane] = first[lane].widen();
-        high[lane] = second[lane].widen();
-    }
-    for (row, out) in out.iter_mut().enumerate() {
-        for pair in 0..N / 2 {
-            out[2 * pair] = low[lane_of(row, pair)];
-            out[2 * pair + 1] = high[lane_of(row, pair)];
+unsafe fn widen_as<T: Float>(source: &Source, chunk: usize, out: &mut Elements) {
+    for (src, out) in source.elements.iter().zip(out) {
+        // SAFETY: by the function's contract.
+        let from = unsafe { &*src.ptr.add(chunk * src.step).cast::<[T; CHUNK]>() };
+        for lane in 0..CHUNK {
+            out[lane] = from[lane].widen();
         }
     }
 }
@@ -48,13 +42,13 @@ unsafe fn gather_as<T: Float>(elements: &[Src; 2], chunk: usize, out: &mut Matri
 /// # Safety
 /// The source's registers hold a chunk of 32 lanes of its type at `chunk`.
 #[inline(always)]
-unsafe fn gather(source: &Source, chunk: usize, out: &mut Matrix) {
+unsafe fn widen(source: &Source, chunk: usize, out: &mut Elements) {
     // SAFETY: by the function's contract.
     unsafe {
         match source.ty {
-            Scalar::F16 => gather_as::<F16>(&source.elements, chunk, out),
-            Scalar::BF16 => gather_as::<Bf16>(&source.elements, chunk, out),
-            _ => gather_as::<f32>(&source.elements, chunk, out),
+            Scalar::F16 => widen_as::<F16>(source, chunk, out),
+            Scalar::BF16 => widen_as::<Bf16>(source, chunk, out),
+            _ => widen_as::<f32>(source, chunk, out),
         }
     }
 }
@@ -62,19 +56,84 @@ unsafe fn gather(source: &Source, chunk: usize, out: &mut Matrix) {
 /// # Safety
 /// Both registers have room for 32 lanes of `T` at `chunk`.
 #[inline(always)]
-unsafe fn scatter_as<T: Float>(matrix: &Matrix, elements: [*mut u8; 2], chunk: usize) {
-    let (mut low, mut high) = ([0f32; CHUNK], [0f32; CHUNK]);
-    for (row, values) in matrix.iter().enumerate() {
-        for pair in 0..N / 2 {
-            low[lane_of(row, pair)] = values[2 * pair];
-            high[lane_of(row, pair)] = values[2 * pair + 1];
+unsafe fn narrow_as<T: Float>(elements: &Elements, out: [*mut u8; 2], chunk: usize) {
+    for (elements, out) in elements.iter().zip(out) {
+        // SAFETY: by the function's contract.
+        let out = unsafe { &mut *out.cast::<[T; CHUNK]>().add(chunk) };
+        for lane in 0..CHUNK {
+            out[lane] = T::narrow(elements[lane]);
         }
     }
-    for (values, to) in [low, high].into_iter().zip(elements) {
-        // SAFETY: by the function's contract.
-        let to = unsafe { &mut *to.cast::<[T; CHUNK]>().add(chunk) };
+}
+
+/// Adds the product of two matrices to a third.
+#[inline(always)]
+fn add_product(a: &Elements, b: &Elements, sums: &mut Elements) {
+    for k in 0..N {
         for lane in 0..CHUNK {
-            to[lane] = T::narrow(values[lane]);
+            // Bits 0 and 3 are those of k's column, then the others those of its row.
+            let left = a[k & 1][lane & 0b10110 | k >> 1 & 1 | (k >> 2) << 3];
+            let right = lane & 0b01001 | (k & 3) << 1 | (k >> 2) << 4;
+            sums[0][lane] += left * b[0][right];
+            sums[1][lane] += left * b[1][right];
+        }
+    }
+}
+
+/// [`add_product`] with fused additions.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,fma")]
+fn add_product_avx2(a: &Elements, b: &Elements, sums: &mut Elements) {
+    use std::arch::x86_64::*;
+    /// Which of the pairs (b2 b1) of a vector, twice each of its elements.
+    const PAIRS: [[i32; 8]; 4] = {
+        let mut out = [[0; 8]; 4];
+        let mut at = 0;
+        while at < 32 {
+            out[at / 8][at % 8] = (at / 8 * 2 + at % 2) as i32;
+            at += 1;
+        }
+        out
+    };
+    #[target_feature(enable = "avx2")]
+    #[inline]
+    fn load(elements: &[f32; CHUNK], vector: usize) -> __m256 {
+        let eight = &elements[8 * vector..][..8];
+        // SAFETY: eight elements.
+        unsafe { _mm256_loadu_ps(eight.as_ptr()) }
+    }
+    // By element and vector (b4 b3).
+    let mut acc = [[_mm256_setzero_ps(); 4]; 2];
+    for e in 0..2 {
+        for vector in 0..4 {
+            acc[e][vector] = load(&sums[e], vector);
+        }
+    }
+    for k in 0..N {
+        let mut left = [_mm256_setzero_ps(); 2];
+        for b4 in 0..2 {
+            let vector = load(&a[k & 1], b4 * 2 + (k >> 2));
+            left[b4] = if k & 2 == 0 {
+                _mm256_moveldup_ps(vector)
+            } else {
+                _mm256_movehdup_ps(vector)
+            };
+        }
+        // SAFETY: eight integers.
+        let pair = unsafe { _mm256_loadu_si256(PAIRS[k & 3].as_ptr().cast()) };
+        for e in 0..2 {
+            for b3 in 0..2 {
+                let right = _mm256_permutevar8x32_ps(load(&b[e], (k >> 2) * 2 + b3), pair);
+                for b4 in 0..2 {
+                    acc[e][b4 * 2 + b3] = _mm256_fmadd_ps(left[b4], right, acc[e][b4 * 2 + b3]);
+                }
+            }
+        }
+    }
+    for (sums, acc) in sums.iter_mut().zip(acc) {
+        for (out, acc) in sums.chunks_exact_mut(8).zip(acc) {
+            // SAFETY: eight elements.
+            unsafe { _mm256_storeu_ps(out.as_mut_ptr(), acc) };
         }
     }
 }
@@ -82,40 +141,31 @@ unsafe fn scatter_as<T: Float>(matrix: &Matrix, elements: [*mut u8; 2], chunk: u
 /// # Safety
 /// Sources hold chunk `chunk` of their types, `out` has room for it; outputs do not overlap inputs.
 #[inline(always)]
-unsafe fn multiply_body<const FUSED: bool>(
-    a: &Source,
-    b: &Source,
+unsafe fn multiply_body(
+    [a, b]: [&Source; 2],
     c: Option<&Source>,
     out: [*mut u8; 2],
     ty: Scalar,
     chunk: usize,
+    add_product: impl Fn(&Elements, &Elements, &mut Elements),
 ) {
-    let (mut left, mut right, mut sums) = ([[0f32; N]; N], [[0f32; N]; N], [[0f32; N]; N]);
+    let mut elements = [[[0f32; CHUNK]; 2]; 3];
+    let [left, right, sums] = &mut elements;
     // SAFETY: by the function's contract.
     unsafe {
-        gather(a, chunk, &mut left);
-        gather(b, chunk, &mut right);
+        widen(a, chunk, left);
+        widen(b, chunk, right);
         if let Some(c) = c {
-            gather(c, chunk, &mut sums);
+            widen(c, chunk, sums);
         }
     }
-    for (sums, left) in sums.iter_mut().zip(&left) {
-        for (k, right) in right.iter().enumerate() {
-            for column in 0..N {
-                sums[column] = if FUSED {
-                    left[k].mul_add(right[column], sums[column])
-                } else {
-                    sums[column] + left[k] * right[column]
-                };
-            }
-        }
-    }
+    add_product(left, right, sums);
     // SAFETY: by the function's contract.
     unsafe {
         match ty {
-            Scalar::F16 => scatter_as::<F16>(&sums, out, chunk),
-            Scalar::BF16 => scatter_as::<Bf16>(&sums, out, chunk),
-            _ => scatter_as::<f32>(&sums, out, chunk),
+            Scalar::F16 => narrow_as::<F16>(sums, out, chunk),
+            Scalar::BF16 => narrow_as::<Bf16>(sums, out, chunk),
+            _ => narrow_as::<f32>(sums, out, chunk),
         }
     }
 }
@@ -124,9 +174,9 @@ unsafe fn multiply_body<const FUSED: bool>(
 /// As for [`multiply_body`], and the machine has these instructions.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,fma,f16c")]
-unsafe fn multiply_avx2(a: &Source, b: &Source, c: Option<&Source>, out: [*mut u8; 2], ty: Scalar, chunk: usize) {
+unsafe fn multiply_avx2(operands: [&Source; 2], c: Option<&Source>, out: [*mut u8; 2], ty: Scalar, chunk: usize) {
     // SAFETY: by the function's contract.
-    unsafe { multiply_body::<true>(a, b, c, out, ty, chunk) }
+    unsafe { multiply_body(operands, c, out, ty, chunk, |a, b, sums| add_product_avx2(a, b, sums)) }
 }
 
 impl Worker<'_> {
@@ -145,27 +195,30 @@ impl Worker<'_> {
         };
         let (a, b, c) = (source(a), source(b), c.map(&mut source));
         let out = out.map(|reg| self.dst(reg).1);
+        let all = self.lanes.current == super::Mask::All && self.lanes.live.is_multiple_of(CHUNK);
         for first in (0..self.lanes.live).step_by(CHUNK) {
-            let here = (first..first + CHUNK).filter(|&lane| self.is_active(lane)).count();
-            if here == 0 {
-                continue;
-            }
-            if here != CHUNK {
-                let lane = self.first_active(first, first + CHUNK).unwrap_or(first);
-                let reason = format!(
-                    "a product of simdgroup matrices needs all {CHUNK} threads of its SIMD-group, only {here} are here: \
-                     it must be in control flow that is uniform over the SIMD-group, in a threadgroup of whole SIMD-groups"
-                );
-                return raise(FaultKind::TileOperation { reason }, lane);
+            if !all {
+                let here = (first..first + CHUNK).filter(|&lane| self.is_active(lane)).count();
+                if here == 0 {
+                    continue;
+                }
+                if here != CHUNK {
+                    let lane = self.first_active(first, first + CHUNK).unwrap_or(first);
+                    let reason = format!(
+                        "a product of simdgroup matrices needs all {CHUNK} threads of its SIMD-group, only {here} are here: \
+                         it must be in control flow that is uniform over the SIMD-group, in a threadgroup of whole SIMD-groups"
+                    );
+                    return raise(FaultKind::TileOperation { reason }, lane);
+                }
             }
             let chunk = first / CHUNK;
             // SAFETY: registers hold all lanes of their types (a uniform one 32 equal elements); the allocator keeps outputs apart from
             // inputs; the instruction set was detected.
             unsafe {
                 match self.shared.isa {
-                    Isa::Portable => multiply_body::<false>(&a, &b, c.as_ref(), out, ty, chunk),
+                    Isa::Portable => multiply_body([&a, &b], c.as_ref(), out, ty, chunk, add_product),
                     #[cfg(target_arch = "x86_64")]
-                    Isa::Avx2 => multiply_avx2(&a, &b, c.as_ref(), out, ty, chunk),
+                    Isa::Avx2 => multiply_avx2([&a, &b], c.as_ref(), out, ty, chunk),
                 }
             }
         }
@@ -177,18 +230,36 @@ impl Worker<'_> {
 mod tests {
     use super::*;
 
-    /// Reference 5.6: column 2·b0 + 4·b3 (+ 1), row b1 + 2·b2 + 4·b4; every lane has one place.
+    /// Row and column of an element of a lane by reference 5.6.
+    fn place(lane: usize, element: usize) -> (usize, usize) {
+        let bit = |n: usize| lane >> n & 1;
+        (bit(1) + 2 * bit(2) + 4 * bit(4), 2 * bit(0) + 4 * bit(3) + element)
+    }
+
+    fn elements(matrix: impl Fn(usize, usize) -> f32) -> Elements {
+        std::array::from_fn(|e| {
+            std::array::from_fn(|lane| {
+                let (row, column) = place(lane, e);
+                matrix(row, column)
+            })
+        })
+    }
+
     #[test]
-    fn lanes_follow_layout_s() {
-        let mut seen = [false; CHUNK];
-        for row in 0..N {
-            for pair in 0..N / 2 {
-                let lane = lane_of(row, pair);
-                assert!(!std::mem::replace(&mut seen[lane], true));
-                let bit = |n: usize| lane >> n & 1;
-                assert_eq!(2 * pair, 2 * bit(0) + 4 * bit(3));
-                assert_eq!(row, bit(1) + 2 * bit(2) + 4 * bit(4));
-            }
+    fn products_are_those_of_matrices() {
+        // Small integers, so that every sum is exact.
+        let a = |row: usize, column: usize| (row * 8 + column) as f32 - 20.0;
+        let b = |row: usize, column: usize| (row * 5 + column * 3 % 7) as f32 - 9.0;
+        let wanted = elements(|row, column| (0..N).map(|k| a(row, k) * b(k, column)).sum::<f32>() + 1.0);
+        let mut sums = [[1.0; CHUNK]; 2];
+        add_product(&elements(a), &elements(b), &mut sums);
+        assert_eq!(sums, wanted);
+        #[cfg(target_arch = "x86_64")]
+        if Isa::detect() == Isa::Avx2 {
+            let mut sums = [[1.0; CHUNK]; 2];
+            // SAFETY: the machine has the instructions.
+            unsafe { add_product_avx2(&elements(a), &elements(b), &mut sums) };
+            assert_eq!(sums, wanted);
         }
     }
 }
