@@ -52,6 +52,7 @@ mod binding;
 mod buffer;
 mod device;
 mod error;
+mod findings;
 mod library;
 mod pipeline;
 pub mod quantise;
@@ -59,12 +60,14 @@ mod queue;
 mod tensor;
 
 pub use anymetal_cpu::tile::TilePath;
-pub use anymetal_cpu::{HostMemory, MemoryError};
+pub use anymetal_cpu::{HostMemory, MemoryError, SanitizeOptions};
 pub use anymetal_formats::{
     AuxiliaryPlaneDescriptor, AuxiliaryPlanes, DescriptorError, ElementFormat, Extents, PlaneLayout, PlaneType,
     QuantiseError, RankTooLarge, Saturation, Strides, TensorDescriptor, TensorLayout, TensorUsage,
 };
 pub use anymetal_ir as ir;
+pub use anymetal_ir::{Finding, FindingCode};
+pub use anymetal_msl::source::Span;
 pub use anymetal_msl::{CompileOptions, Diagnostic, Diagnostics, FunctionConstantInfo, MetalStd, Severity};
 
 pub use buffer::Buffer;

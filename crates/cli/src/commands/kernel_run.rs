@@ -3,9 +3,12 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use anymetal::{ArgumentType, CompileOptions, Device, DispatchReport, ElementFormat, ExecutionOptions, Pipeline};
+use anymetal::{
+    ArgumentType, CompileOptions, Device, Diagnostics, DispatchReport, ElementFormat, ExecutionOptions, Pipeline,
+    SanitizeOptions,
+};
 
-use super::{Outcome, bytes, milliseconds, text};
+use super::{Outcome, bytes, milliseconds, show_findings, text};
 use crate::binding::{Bound, choose_kernel, function_constants};
 use crate::npy;
 use crate::spec::reference::{Expectation, Values};
@@ -55,6 +58,10 @@ pub struct Options {
     /// Layout compatibility queries answer false
     #[arg(long)]
     force_incompatible: bool,
+    /// Run under the sanitizer: data races, memory that was never set, divergent operations and the like become findings
+    /// with a code (docs/sanitizer.md)
+    #[arg(long)]
+    sanitize: bool,
     /// Refusals that have a meaning here become warnings
     #[arg(long)]
     lenient: bool,
@@ -98,14 +105,20 @@ pub fn run(options: &Options, mut compile: CompileOptions) -> Outcome {
     if let Some(budget) = options.budget {
         execution = execution.with_instruction_budget(budget);
     }
+    if options.sanitize {
+        execution = execution.with_sanitize(SanitizeOptions::default());
+    }
     let constants: BTreeMap<usize, (ElementFormat, Vec<f64>)> = options
         .constants
         .iter()
         .map(|word| constant(word))
         .collect::<Result<_, _>>()?;
-    let pipeline = library
-        .pipeline_with(&kernel, &function_constants(&constants)?, &execution)
-        .map_err(text)?;
+    let constants = function_constants(&constants)?;
+    let pipeline = library.pipeline_with(&kernel, &constants, &execution).map_err(text)?;
+    let mut found = match options.sanitize {
+        true => library.check(&kernel, &constants).map_err(text)?,
+        false => Vec::new(),
+    };
     let arguments = parse_arguments(&options.arguments)?;
     refuse_strangers(options, &arguments, &pipeline)?;
     let here = Path::new("");
@@ -138,7 +151,9 @@ pub fn run(options: &Options, mut compile: CompileOptions) -> Outcome {
             best = Some(dispatch);
         }
     }
-    let report = best.ok_or("nothing ran")?;
+    let mut report = best.ok_or("nothing ran")?;
+    found.append(&mut report.findings);
+    let findings = library.diagnostics(&found);
     let printed = options
         .print
         .iter()
@@ -150,9 +165,9 @@ pub fn run(options: &Options, mut compile: CompileOptions) -> Outcome {
         .collect::<Result<Vec<_>, String>>()?;
     let comparisons = compare_all(options, &bound, here)?;
     save_all(options, &bound)?;
-    let fine = comparisons.iter().all(|comparison| comparison.ok);
+    let fine = comparisons.iter().all(|comparison| comparison.ok) && found.is_empty();
     if options.json {
-        print_json(&report, &printed, &comparisons);
+        print_json(&report, &printed, &comparisons, &findings);
         return Ok(fine);
     }
     if options.verbose {
@@ -181,6 +196,9 @@ pub fn run(options: &Options, mut compile: CompileOptions) -> Outcome {
     }
     for comparison in &comparisons {
         println!("{}", comparison.message);
+    }
+    if options.sanitize {
+        show_findings(&findings);
     }
     Ok(fine)
 }
@@ -320,7 +338,13 @@ fn show(values: &Values) -> String {
     )
 }
 
-fn print_json(report: &DispatchReport, printed: &[(usize, Values)], comparisons: &[Comparison]) {
+fn print_json(
+    report: &DispatchReport,
+    printed: &[(usize, Values)],
+    comparisons: &[Comparison],
+    findings: &Diagnostics,
+) {
+    let findings: serde_json::Value = serde_json::from_str(&findings.to_json()).unwrap_or_default();
     let printed: BTreeMap<String, &[f64]> = printed
         .iter()
         .map(|(index, values)| (index.to_string(), values.elements.as_slice()))
@@ -348,6 +372,7 @@ fn print_json(report: &DispatchReport, printed: &[(usize, Values)], comparisons:
             "traffic": traffic,
             "arguments": printed,
             "comparisons": compared,
+            "findings": findings,
         })
     );
 }

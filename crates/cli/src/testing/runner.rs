@@ -3,9 +3,10 @@
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use anymetal::{CompileOptions, Device, Error, ExecutionOptions, Severity};
+use anymetal::{CompileOptions, Device, Diagnostics, Error, ExecutionOptions, SanitizeOptions, Severity};
 
 use super::compare::compare;
+use super::findings;
 use super::header::{Run, TestFile, Tolerance};
 use super::junit::{Case, Outcome};
 use crate::binding::{Bound, choose_kernel, execution_option, function_constants};
@@ -87,6 +88,10 @@ fn run_one(device: &Device, path: &Path, source: &str, run: &Run, execution: &Ex
             execution = execution_option(execution, option).ok_or_else(|| format!("`{option}` is no option"))?;
         }
     }
+    if !run.findings.is_empty() {
+        execution = execution.with_sanitize(SanitizeOptions::default());
+    }
+    let sanitized = execution.sanitize.is_some();
     let name = path.display().to_string();
     let outcome = dispatch(device, &name, source, folder, run, &compile, execution);
     match outcome {
@@ -109,10 +114,25 @@ fn run_one(device: &Device, path: &Path, source: &str, run: &Run, execution: &Ex
         Err(Failure::Compile(error)) => Err(format!("does not compile:\n{error}")),
         Err(Failure::Other(error)) => Err(error.to_string()),
         Err(Failure::Test(error)) => Err(error),
+        Ok(ran) if sanitized => {
+            let expected_fault = run.fault.as_deref().or(run.errors.first().map(|(_, text)| text.as_str()));
+            findings::check(&ran.findings, &run.findings, expected_fault)?;
+            if run.expects.is_empty() && (run.fault.is_some() || !run.errors.is_empty() || !run.findings.is_empty()) {
+                return Ok(());
+            }
+            check_results(&ran.bound, run, folder)
+        }
         Ok(_) if !run.errors.is_empty() => Err("an error was expected, but it compiled and ran".to_string()),
         Ok(_) if run.fault.is_some() => Err("a fault was expected, but the kernel ran to its end".to_string()),
-        Ok(bound) => check_results(&bound, run, folder),
+        Ok(ran) => check_results(&ran.bound, run, folder),
     }
+}
+
+/// What a run leaves.
+struct Ran {
+    bound: Bound,
+    /// Findings of the sanitizer, static ones included.
+    findings: Diagnostics,
 }
 
 enum Failure {
@@ -144,10 +164,15 @@ fn dispatch(
     run: &Run,
     compile: &CompileOptions,
     execution: ExecutionOptions,
-) -> Result<Bound, Failure> {
+) -> Result<Ran, Failure> {
     let library = device.new_library(source, name, compile)?;
     let kernel = choose_kernel(&library, run.kernel.as_deref())?;
-    let pipeline = library.pipeline_with(&kernel, &function_constants(&run.constants)?, &execution)?;
+    let constants = function_constants(&run.constants)?;
+    let pipeline = library.pipeline_with(&kernel, &constants, &execution)?;
+    let mut found = match &execution.sanitize {
+        Some(_) => library.check(&kernel, &constants)?,
+        None => Vec::new(),
+    };
     let bound = Bound::new(device, &run.arguments, folder)?;
     let mut encoder = device.new_queue().encoder();
     encoder.set_pipeline(&pipeline);
@@ -160,8 +185,13 @@ fn dispatch(
         (grid, true) => encoder.dispatch_threads(grid, threads)?,
         (grid, false) => encoder.dispatch_threadgroups(grid, threads)?,
     };
-    encoder.run()?;
-    Ok(bound)
+    let report = encoder.run()?;
+    found.extend(report.dispatches.into_iter().flat_map(|dispatch| dispatch.findings));
+    let mut findings = library.diagnostics(&found);
+    // What the front end warns of is a finding too if it has such a code.
+    let warnings = library.warnings().list.into_iter();
+    findings.list.extend(warnings.filter(|warning| warning.code.starts_with('S')));
+    Ok(Ran { bound, findings })
 }
 
 /// Every expected diagnostic must be there, and no other error.

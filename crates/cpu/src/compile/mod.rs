@@ -8,5 +8,7 @@ mod coop;
 mod lower;
 pub(crate) mod program;
 mod tensor;
+mod watch;
 
 pub(crate) use lower::lower;
+

@@ -6,8 +6,8 @@
 
 use anymetal_formats::ElementFormat;
 use anymetal_ir::{
-    AtomicOp, Builtin, CompareOp, GroupOp, GroupWidth, LocationId, MatmulDescriptor, ReduceAxis, ReduceOp, Scalar,
-    Scope, ShuffleOp, TensorField, TensorSpec, VoteOp,
+    AtomicOp, BinaryOp, Builtin, CompareOp, GroupOp, GroupWidth, LocationId, MatmulDescriptor, MemFlags, ReduceAxis,
+    ReduceOp, Scalar, Scope, ShuffleOp, TensorField, TensorSpec, VoteOp,
 };
 
 use crate::fault::AccessKind;
@@ -343,6 +343,27 @@ pub(crate) enum Inst {
     Break(u32),
     Continue(u32),
     Return,
+    /// Another instruction, under the sanitizer's eyes; only in programs that are compiled for it.
+    Watched(Box<Watched>),
+    /// Tells the sanitizer when arithmetic of an index leaves its type; only in programs that are compiled for it.
+    WatchIndex {
+        op: BinaryOp,
+        ty: Scalar,
+        a: Reg,
+        b: Reg,
+        location: LocationId,
+    },
+}
+
+/// An instruction that the sanitizer watches.
+#[derive(Clone, Debug)]
+pub(crate) struct Watched {
+    pub inst: Inst,
+    pub location: LocationId,
+    /// What a barrier or fence orders.
+    pub flags: MemFlags,
+    /// The source asked for the validity of the slot in the same breath (`get` and `set`).
+    pub checked: bool,
 }
 
 /// A comparison of integers or pointers, made only where lanes may disagree.
@@ -569,6 +590,11 @@ impl Inst {
                 }
                 None => f(condition, Use),
             },
+            Inst::Watched(watched) => watched.inst.visit(f),
+            Inst::WatchIndex { a, b, .. } => {
+                f(a, Use);
+                f(b, Use);
+            }
             Inst::Barrier(_)
             | Inst::Fence
             | Inst::CoopInit(_)
