@@ -4,7 +4,7 @@
 // arg 0: buffer float[32] = iota
 // arg 1: buffer float[32] = zeros
 // run: without a barrier
-// finding: S0101 at 22, 18: not promised to run in lock-step
+// finding: S0101 at 21, 17: not promised to run in lock-step
 // run: with one
 // flags: -D BARRIER
 // option: sanitize

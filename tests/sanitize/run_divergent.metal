@@ -4,11 +4,12 @@
 // arg 1: buffer half (16, 16) = random(2)
 // arg 2: buffer float (16, 16) = zeros
 // run: branch
-// finding: S0202 at 25: only 16 of the 32 threads of its scope run it
+// finding: S0202 at 26: only 16 of the 32 threads of its scope run it
 // run: partial SIMD-group
 // flags: -D ALL
 // threads: 40 1 1
-// finding: S0203 at 25: dispatch whole SIMD-groups
+// finding: S0203 at 26: dispatch whole SIMD-groups
+// finding: S0102 at 26: give each SIMD-group a tile of its own
 // run: whole
 // flags: -D ALL
 // option: sanitize

@@ -244,7 +244,13 @@ impl CpuKernel {
                                 keep(worker.findings());
                                 let thread = worker.position(raised.lane);
                                 let (kernel, places) = (&self.kernel.name, &self.kernel.locations);
-                                keep(vec![faults::finding(kernel, places, &raised.kind, raised.location, &thread)]);
+                                keep(vec![faults::finding(
+                                    kernel,
+                                    places,
+                                    &raised.kind,
+                                    raised.location,
+                                    &thread,
+                                )]);
                             } else if raised.kind != FaultKind::Stopped {
                                 let found = self.fault(*raised, worker);
                                 let mut fault = fault.lock().unwrap_or_else(|e| e.into_inner());
@@ -280,10 +286,20 @@ impl CpuKernel {
 
     /// The report of a dispatch that a scope does not fit, for the sanitizer. Nothing has run.
     fn refused_scope(&self, error: &LaunchError) -> DispatchReport {
-        let LaunchError::SimdgroupCount { required, given, threads, .. } = error else {
+        let LaunchError::SimdgroupCount {
+            required,
+            given,
+            threads,
+            ..
+        } = error
+        else {
             return DispatchReport::default();
         };
-        let place = self.kernel.required_simdgroups.iter().find(|(count, _)| count == required);
+        let place = self
+            .kernel
+            .required_simdgroups
+            .iter()
+            .find(|(count, _)| count == required);
         let location = place.map(|&(_, location)| location).unwrap_or_default();
         let finding = Finding {
             code: FindingCode::SimdgroupCount,
@@ -291,7 +307,11 @@ impl CpuKernel {
             message: format!(
                 "an operation of scope execution_simdgroups<{required}> is dispatched with {threads} threads a threadgroup, \
                  which makes {given} SIMD-groups{}",
-                if given == required { ", not all of them whole" } else { "" }
+                if given == required {
+                    ", not all of them whole"
+                } else {
+                    ""
+                }
             ),
             spot: Spot::new(
                 &self.kernel.locations,
@@ -326,7 +346,9 @@ impl CpuKernel {
         let group: u32 = plan.group.iter().product();
         let may_be_dense = !self.needs.lanes_meet && !self.needs.whole;
         if may_be_dense && (group < 128 || !self.needs.group_values) {
-            let dense = self.dense.get_or_init(|| lower(&self.kernel, self.isa, true, false).ok());
+            let dense = self
+                .dense
+                .get_or_init(|| lower(&self.kernel, self.isa, true, false).ok());
             if let Some(program) = dense {
                 plan.dense = true;
                 plan.cap = StripPlan::STRIP;

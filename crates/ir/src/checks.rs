@@ -232,9 +232,7 @@ impl LoopUse {
                         destination,
                         ..
                     } => {
-                        for (operand, reads) in
-                            [(left, true), (right, true), (destination, descriptor.accumulate)]
-                        {
+                        for (operand, reads) in [(left, true), (right, true), (destination, descriptor.accumulate)] {
                             match operand {
                                 Operand::Tensor(tensor) if reads => used.reads(facts, tensor.pointer),
                                 Operand::Coop(coop) if reads => {
@@ -290,7 +288,10 @@ impl LoopUse {
 fn overwrites(facts: &Facts, block: &Block, out: &mut Vec<Finding>) {
     for inst in &block.insts {
         if let Op::Loop { body, latch, .. } = &inst.op {
-            let once = body.insts.last().is_some_and(|last| matches!(last.op, Op::Break(_) | Op::Return));
+            let once = body
+                .insts
+                .last()
+                .is_some_and(|last| matches!(last.op, Op::Break(_) | Op::Return));
             if !once {
                 let used = LoopUse::of(facts, [body, latch]);
                 overwrites_in(facts, body, &used, out);
@@ -331,11 +332,14 @@ fn overwrites_in(facts: &Facts, block: &Block, used: &LoopUse, out: &mut Vec<Fin
                 out.push(Finding {
                     code: FindingCode::OverwrittenProduct,
                     kernel: kernel.name.clone(),
-                    message: format!("each iteration of the loop overwrites the product in `{name}`; only the last one is left"),
+                    message: format!(
+                        "each iteration of the loop overwrites the product in `{name}`; only the last one is left"
+                    ),
                     spot: Spot::new(&kernel.locations, inst.location, "runs in mode `multiply`"),
                     related: Vec::new(),
                     notes: vec![
-                        "`matmul2d_descriptor::mode::multiply`, the default, ignores what the destination held before".to_string(),
+                        "`matmul2d_descriptor::mode::multiply`, the default, ignores what the destination held before"
+                            .to_string(),
                     ],
                     help: "to sum over K, set the destination to zero before the loop and give the descriptor \
                            `matmul2d_descriptor::mode::multiply_accumulate` as its last argument"

@@ -52,9 +52,15 @@ fn diagnostic(sources: &SourceMap, finding: &Finding) -> Diagnostic {
     if span(sources, finding.spot.point()).is_none() {
         notes.insert(0, format!("at {}", finding.spot.point()));
     }
-    notes.extend(finding.spot.chain[1..].iter().map(|point| format!("called from {point}")));
+    notes.extend(
+        finding.spot.chain[1..]
+            .iter()
+            .map(|point| format!("called from {point}")),
+    );
     for spot in &finding.related {
-        let called = spot.chain[1..].iter().filter(|point| !finding.spot.chain.contains(point));
+        let called = spot.chain[1..]
+            .iter()
+            .filter(|point| !finding.spot.chain.contains(point));
         notes.extend(called.map(|point| format!("{}: called from {point}", spot.point())));
     }
     if finding.count > 1 {

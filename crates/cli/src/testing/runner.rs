@@ -115,7 +115,10 @@ fn run_one(device: &Device, path: &Path, source: &str, run: &Run, execution: &Ex
         Err(Failure::Other(error)) => Err(error.to_string()),
         Err(Failure::Test(error)) => Err(error),
         Ok(ran) if sanitized => {
-            let expected_fault = run.fault.as_deref().or(run.errors.first().map(|(_, text)| text.as_str()));
+            let expected_fault = run
+                .fault
+                .as_deref()
+                .or(run.errors.first().map(|(_, text)| text.as_str()));
             findings::check(&ran.findings, &run.findings, expected_fault)?;
             if run.expects.is_empty() && (run.fault.is_some() || !run.errors.is_empty() || !run.findings.is_empty()) {
                 return Ok(());
@@ -190,7 +193,9 @@ fn dispatch(
     let mut findings = library.diagnostics(&found);
     // What the front end warns of is a finding too if it has such a code.
     let warnings = library.warnings().list.into_iter();
-    findings.list.extend(warnings.filter(|warning| warning.code.starts_with('S')));
+    findings
+        .list
+        .extend(warnings.filter(|warning| warning.code.starts_with('S')));
     Ok(Ran { bound, findings })
 }
 

@@ -11,4 +11,3 @@ mod tensor;
 mod watch;
 
 pub(crate) use lower::lower;
-

@@ -34,7 +34,9 @@ impl<'d> Worker<'d> {
 
     /// A threadgroup is about to run.
     pub(super) fn watch_start(&mut self, group: u64) {
-        let Some(mut sanitizer) = self.take_sanitizer() else { return };
+        let Some(mut sanitizer) = self.take_sanitizer() else {
+            return;
+        };
         if sanitizer.tiles.is_empty() {
             let instances = |tile: &super::Tile| (self.lanes.cap / CHUNK).div_ceil(tile.simdgroups);
             sanitizer.tiles = self
@@ -226,7 +228,9 @@ impl<'d> Worker<'d> {
                 })
             };
             // Checked against copies, since the shadow is looked at while the worker is borrowed.
-            let Some(place) = this.place(pointer, bytes) else { continue };
+            let Some(place) = this.place(pointer, bytes) else {
+                continue;
+            };
             let actor = this.actor(lane);
             let stamp = sanitizer.stamp(place.space, actor, at, false);
             let met = {
@@ -251,7 +255,9 @@ impl<'d> Worker<'d> {
         same: &dyn Fn(&Stamp) -> bool,
     ) {
         self.object(split(pointer).0);
-        let Some(place) = self.place(pointer, bytes) else { return };
+        let Some(place) = self.place(pointer, bytes) else {
+            return;
+        };
         let stamp = sanitizer.stamp(place.space, self.actor(lane), at, atomic);
         let state = sanitizer.space(place.space);
         let met = state
@@ -283,9 +289,15 @@ impl<'d> Worker<'d> {
     /// How messages call the bytes at a pointer.
     fn call(&self, address: usize) -> String {
         let inside = |object: &&super::Object| {
-            object.lane_unit == 0 && (object.ptr as usize..object.ptr as usize + object.length as usize).contains(&address)
+            object.lane_unit == 0
+                && (object.ptr as usize..object.ptr as usize + object.length as usize).contains(&address)
         };
-        let found = self.objects.iter().enumerate().skip(1).find(|(_, object)| inside(object));
+        let found = self
+            .objects
+            .iter()
+            .enumerate()
+            .skip(1)
+            .find(|(_, object)| inside(object));
         let Some((number, object)) = found else {
             return "memory".to_string();
         };
@@ -341,8 +353,9 @@ impl<'d> Worker<'d> {
                 "threadgroup memory holds arbitrary bytes when a threadgroup starts{}",
                 self.in_group(stamp)
             )],
-            help: "write it first: let the threads fill the array, then `threadgroup_barrier(mem_flags::mem_threadgroup)`"
-                .to_string(),
+            help:
+                "write it first: let the threads fill the array, then `threadgroup_barrier(mem_flags::mem_threadgroup)`"
+                    .to_string(),
             count: 1,
         });
     }
@@ -415,7 +428,8 @@ impl<'d> Worker<'d> {
         };
         let again = stamp.location == earlier.location;
         let mut notes = Vec::new();
-        let same_simdgroup = earlier.actor.simdgroup().is_some() && earlier.actor.simdgroup() == stamp.actor.simdgroup();
+        let same_simdgroup =
+            earlier.actor.simdgroup().is_some() && earlier.actor.simdgroup() == stamp.actor.simdgroup();
         if !between_groups {
             notes.push(if same_simdgroup {
                 format!(
@@ -435,10 +449,7 @@ impl<'d> Worker<'d> {
                 format!("{} {} it here", who(&earlier), verb(wrote, earlier.atomic)),
             ));
         } else {
-            notes.push(format!(
-                "the other access is by {}, at the same place",
-                who(&earlier)
-            ));
+            notes.push(format!("the other access is by {}, at the same place", who(&earlier)));
         }
         let useless = weak.filter(|weak| weak.tick > earlier.tick && !between_groups);
         if let Some(weak) = useless {
@@ -459,9 +470,18 @@ impl<'d> Worker<'d> {
                 .to_string()
         } else if useless.is_some() {
             format!("give the barrier {flag}, or add {barrier}")
-        } else if again && earlier.tick == stamp.tick {
-            "let one thread write it (`if (thread_index == 0)`), give each thread its own element, or use an atomic"
-                .to_string()
+        } else if again {
+            let loops = if earlier.tick == stamp.tick {
+                String::new()
+            } else {
+                format!("; if the two are iterations of a loop, put {barrier} between")
+            };
+            match stamp.actor.index() {
+                Some(_) => format!(
+                    "give each thread its own element, let one thread do it (`if (thread_index == 0)`), or use an atomic{loops}"
+                ),
+                None => format!("give each SIMD-group a tile of its own, or let one do it{loops}"),
+            }
         } else if other >= line {
             format!("put {barrier} where the loop starts over, between the two accesses")
         } else {
@@ -525,7 +545,11 @@ impl<'d> Worker<'d> {
         sanitizer.report(Finding {
             code,
             kernel: kernel.name.clone(),
-            message: format!("element {} of `{}` is read before it was set", offset as u64 / size, name.name),
+            message: format!(
+                "element {} of `{}` is read before it was set",
+                offset as u64 / size,
+                name.name
+            ),
             spot: Spot::new(&kernel.locations, at, format!("thread {lane} reads it here")),
             related: Vec::new(),
             notes: vec!["a thread's own array holds arbitrary bytes until they are written".to_string()],
@@ -536,7 +560,9 @@ impl<'d> Worker<'d> {
 
     /// Tells when arithmetic of an index leaves its type.
     pub(super) fn watch_index(&mut self, op: BinaryOp, ty: Scalar, a: Reg, b: Reg, at: LocationId) {
-        let Some(mut sanitizer) = self.take_sanitizer() else { return };
+        let Some(mut sanitizer) = self.take_sanitizer() else {
+            return;
+        };
         let signed = ty == Scalar::I32;
         let uniform = a.is_uniform() && b.is_uniform();
         for lane in 0..self.lanes.live {
@@ -551,7 +577,11 @@ impl<'d> Worker<'d> {
                     BinaryOp::Sub => x - y,
                     _ => x * y,
                 };
-                (FindingCode::SignedOverflow, i32::try_from(value).is_err(), (x, y, value))
+                (
+                    FindingCode::SignedOverflow,
+                    i32::try_from(value).is_err(),
+                    (x, y, value),
+                )
             } else {
                 let (x, y) = (i64::from(x), i64::from(y));
                 (FindingCode::UnsignedWrap, x < y, (x, y, x - y))
@@ -598,7 +628,11 @@ impl<'d> Worker<'d> {
             code,
             kernel: kernel.name.clone(),
             message,
-            spot: Spot::new(&kernel.locations, at, format!("in thread ({gx}, {gy}, {gz}) of the grid")),
+            spot: Spot::new(
+                &kernel.locations,
+                at,
+                format!("in thread ({gx}, {gy}, {gz}) of the grid"),
+            ),
             related: Vec::new(),
             notes: vec!["the result is used as an address or a coordinate".to_string()],
             help: help.to_string(),
@@ -635,7 +669,9 @@ impl<'d> Worker<'d> {
             };
             let (message, help) = if whole {
                 (
-                    format!("{what} in non-uniform control flow: only {here} of the {lanes} threads of its scope run it"),
+                    format!(
+                        "{what} in non-uniform control flow: only {here} of the {lanes} threads of its scope run it"
+                    ),
                     "take it out of the branch or loop that only some threads of the scope run; mask values instead of threads",
                 )
             } else {
@@ -676,11 +712,11 @@ impl<'d> Worker<'d> {
             Touch::Read => AccessKind::Read,
             _ => AccessKind::Write,
         };
-        let Ok(mut region) = self.region(view, lane, kind) else { return };
-        for d in 0..2 {
-            if let Some(most) = clip[d] {
-                region.valid[d] = region.valid[d].min(most);
-            }
+        let Ok(mut region) = self.region(view, lane, kind) else {
+            return;
+        };
+        for (valid, most) in region.valid.iter_mut().zip(clip) {
+            *valid = most.map_or(*valid, |most| most.min(*valid));
         }
         if region.valid.contains(&0) {
             return;

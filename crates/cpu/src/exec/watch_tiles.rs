@@ -89,7 +89,8 @@ impl<'d> Worker<'d> {
             ),
             related: Vec::new(),
             notes: vec![
-                "the contents of a cooperative tensor are unspecified until they are written; here they were NaN".to_string(),
+                "the contents of a cooperative tensor are unspecified until they are written; here they were NaN"
+                    .to_string(),
             ],
             help: "set all elements first (a loop over `get_capacity()`), `load` them, or run in mode `multiply`"
                 .to_string(),

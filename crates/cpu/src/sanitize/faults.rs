@@ -55,10 +55,15 @@ pub(crate) fn finding(
         ),
     };
     let p = thread;
+    let is_null = matches!(kind, FaultKind::TensorIndex { extents, .. } if extents.iter().all(|&extent| extent == 0));
     Finding {
         code,
         kernel: kernel.to_string(),
-        message: kind.to_string(),
+        message: if is_null {
+            format!("{kind}; a null tensor has extents of 0")
+        } else {
+            kind.to_string()
+        },
         spot: Spot::new(locations, location, label),
         related: Vec::new(),
         notes: vec![format!(

@@ -60,6 +60,7 @@ impl Actor {
 }
 
 /// The barriers so far, for one address space.
+#[derive(Default)]
 pub(crate) struct Clock {
     /// The current threadgroup, from 1.
     group: u32,
@@ -71,19 +72,6 @@ pub(crate) struct Clock {
     released: HashMap<usize, HashSet<u32>>,
     /// This threadgroup has passed a fence, or a barrier, that orders device memory.
     fenced: bool,
-}
-
-impl Default for Clock {
-    fn default() -> Self {
-        Clock {
-            group: 0,
-            barriers: 0,
-            simd: [0; 32],
-            acquired: HashSet::new(),
-            released: HashMap::new(),
-            fenced: false,
-        }
-    }
 }
 
 impl Clock {

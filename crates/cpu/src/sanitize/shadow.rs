@@ -120,7 +120,7 @@ impl Shadow {
             for (i, cell) in cells.iter_mut().enumerate() {
                 met.fresh |= cell.write.is_none();
                 let unordered = |stamp: &Option<Stamp>| {
-                    stamp.filter(|earlier| !(earlier.atomic && now.atomic) && !clock.ordered(earlier, now))
+                    stamp.filter(|earlier| !(earlier.atomic && now.atomic || clock.ordered(earlier, now)))
                 };
                 if met.race.is_none() {
                     let mut race = unordered(&cell.write).map(|stamp| (stamp, true));
@@ -163,9 +163,7 @@ impl Cell {
             return;
         }
         // A second reader of another SIMD-group tells more than one of the same.
-        let other_group = |stamp: &Option<Stamp>| {
-            matches!((stamp, &self.reads[0]), (Some(a), Some(b)) if a.actor.simdgroup() != b.actor.simdgroup())
-        };
+        let other_group = |stamp: &Option<Stamp>| matches!((stamp, &self.reads[0]), (Some(a), Some(b)) if a.actor.simdgroup() != b.actor.simdgroup());
         if replaceable(&self.reads[1]) || !other_group(&self.reads[1]) {
             self.reads[1] = Some(*now);
         }
