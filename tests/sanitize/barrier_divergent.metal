@@ -1,8 +1,9 @@
 // A barrier in a branch that half of the threads take.
 //
+// option: sanitize
 // arg 0: buffer float[64] = zeros
 // threads: 64 1 1
-// finding: S0201 at 15: move the barrier out of the branch
+// finding: S0201 at 16: move the barrier out of the branch
 
 #include <metal_stdlib>
 using namespace metal;

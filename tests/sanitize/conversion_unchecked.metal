@@ -1,5 +1,6 @@
 // A destination becomes the left input of a second product. Whether the layouts suit is a question to the device.
 //
+// option: sanitize
 // arg 0: buffer half (16, 16) = random(1)
 // arg 1: buffer half (16, 16) = random(2)
 // arg 2: buffer float (32, 16) = zeros
@@ -8,11 +9,10 @@
 // finding: S0401 at 34: is_compatible_as_left_input
 // run: checked
 // flags: -D CHECKED
-// option: sanitize
 // expect 2[0..0]: [0]
 // run: fallback
 // flags: -D CHECKED
-// option: sanitize force-incompatible
+// option: force-incompatible
 // expect 2[0..0]: [0]
 #include <metal_stdlib>
 #include <MetalPerformancePrimitives/MetalPerformancePrimitives.h>

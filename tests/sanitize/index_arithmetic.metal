@@ -1,16 +1,17 @@
 // Index arithmetic that leaves its type.
 //
+// option: sanitize
 // arg 0: buffer float[64] = iota
 // arg 1: buffer float[64] = zeros
 // arg 2: bytes = int 70000
 // threads: 64 1 1
 // run: signed
 // kernel: signed_product
-// finding: S0501 at 21: 70000 * 70000 is 4900000000
+// finding: S0501 at 22: 70000 * 70000 is 4900000000
 // run: unsigned
 // kernel: left_neighbour
-// finding: S0502 at 26: 0 - 1 wraps to 4294967295
-// finding: S0601 at 26: bound the index
+// finding: S0502 at 27: 0 - 1 wraps to 4294967295
+// finding: S0601 at 27: bound the index
 #include <metal_stdlib>
 using namespace metal;
 

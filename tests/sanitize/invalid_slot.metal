@@ -1,18 +1,17 @@
 // A tile of 16 × 24: half of the second fragment of each lane holds no element.
 //
+// option: sanitize
 // arg 0: buffer half (16, 16) = random(1)
 // arg 1: buffer half (24, 16) = random(2)
 // arg 2: buffer float (24, 16) = zeros
 // run: unchecked
 // flags: -D ELEMENT(i)=ct[i]*=2
-// finding: S0304 at 29: ask `is_valid_element(i)` first
+// finding: S0304 at 28: ask `is_valid_element(i)` first
 // run: checked
 // flags: -D ELEMENT(i)=if(ct.is_valid_element(i))ct[i]*=2
-// option: sanitize
 // expect 2: formula "2 * sum(k, 0, 16, a0[16 * floor(i / 24) + k] * a1[24 * k + i % 24])"
 // run: get and set
 // flags: -D ELEMENT(i)=ct.set(i,2*ct.get(i))
-// option: sanitize
 // expect 2: formula "2 * sum(k, 0, 16, a0[16 * floor(i / 24) + k] * a1[24 * k + i % 24])"
 #include <metal_stdlib>
 #include <MetalPerformancePrimitives/MetalPerformancePrimitives.h>

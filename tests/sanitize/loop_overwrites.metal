@@ -1,5 +1,6 @@
 // A loop over K with a descriptor in the default mode: each step overwrites the last.
 //
+// option: sanitize
 // arg 0: buffer half (64, 16) = random(1)
 // arg 1: buffer half (16, 64) = random(2)
 // arg 2: buffer float (16, 16) = zeros
@@ -11,7 +12,6 @@
 // finding: S0404 at 35: only the last one is left
 // run: accumulate
 // kernel: right
-// option: sanitize
 // expect 2: matmul(0, 1)
 #include <metal_stdlib>
 #include <MetalPerformancePrimitives/MetalPerformancePrimitives.h>

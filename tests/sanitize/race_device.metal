@@ -1,5 +1,6 @@
 // Races in device memory: within a threadgroup, and between threadgroups, which no barrier orders.
 //
+// option: sanitize
 // arg 0: buffer float[128] = iota
 // arg 1: buffer float[128] = zeros
 // arg 2: buffer uint[1] = zeros
@@ -20,7 +21,6 @@
 // run: atomics
 // kernel: count_atomically
 // grid: threadgroups 2
-// option: sanitize
 // expect 2: [128]
 #include <metal_stdlib>
 using namespace metal;

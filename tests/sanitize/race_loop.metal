@@ -1,9 +1,10 @@
 // The barrier after reading is missing: the next iteration overwrites the tile while other threads still read it.
 //
+// option: sanitize
 // arg 0: buffer float[256] = iota
 // arg 1: buffer float[64] = zeros
 // threads: 64 1 1
-// finding: S0101 at 18, 20: where the loop starts over
+// finding: S0101 at 19, 21: where the loop starts over
 
 #include <metal_stdlib>
 using namespace metal;

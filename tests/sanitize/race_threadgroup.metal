@@ -1,10 +1,11 @@
 // A transpose through threadgroup memory without a barrier between writing and reading the tile.
 //
+// option: sanitize
 // arg 0: buffer float[64] = iota
 // arg 1: buffer float[64] = zeros
 // threads: 64 1 1
-// finding: S0101 at 21, 20: different SIMD-groups
-// finding: S0101 at 21, 20: put `threadgroup_barrier(mem_flags::mem_threadgroup)` between the two lines
+// finding: S0101 at 22, 21: different SIMD-groups
+// finding: S0101 at 22, 21: put `threadgroup_barrier(mem_flags::mem_threadgroup)` between the two lines
 
 #include <metal_stdlib>
 using namespace metal;

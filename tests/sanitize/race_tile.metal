@@ -1,15 +1,16 @@
 // Tile operations read and write memory for their whole scope: what single threads wrote before needs a barrier, and so
 // does what a tile was stored to before others read it.
 //
+// option: sanitize
 // arg 0: buffer half (16, 16) = random(1)
 // arg 1: buffer half (16, 16) = random(2)
 // arg 2: buffer float (16, 16) = zeros
 // run: operand
 // kernel: operand
-// finding: S0101 at 25, 23: SIMD-group 0 reads
+// finding: S0101 at 26, 24: SIMD-group 0 reads
 // run: store
 // kernel: stored
-// finding: S0101 at 38, 37: SIMD-group 0 writes it here
+// finding: S0101 at 39, 38: SIMD-group 0 writes it here
 #include <metal_stdlib>
 #include <metal_tensor>
 #include <MetalPerformancePrimitives/MetalPerformancePrimitives.h>

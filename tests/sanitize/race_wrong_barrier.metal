@@ -1,6 +1,7 @@
 // Barriers that do not order what is shared: the flags of another memory, and a barrier of the SIMD-group between threads
 // of two.
 //
+// option: sanitize
 // arg 0: buffer float[64] = iota
 // arg 1: buffer float[64] = zeros
 // threads: 64 1 1
@@ -12,7 +13,6 @@
 // finding: S0101 at 23, 21: different SIMD-groups
 // run: right
 // flags: -D BARRIER=threadgroup_barrier(mem_flags::mem_threadgroup)
-// option: sanitize
 // expect 1: formula "(i + 32) % 64"
 #include <metal_stdlib>
 using namespace metal;

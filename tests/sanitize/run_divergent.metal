@@ -1,5 +1,6 @@
 // `run` in a branch that a part of the SIMD-group takes, and in a threadgroup whose last SIMD-group is not whole.
 //
+// option: sanitize
 // arg 0: buffer half (16, 16) = random(1)
 // arg 1: buffer half (16, 16) = random(2)
 // arg 2: buffer float (16, 16) = zeros
@@ -12,7 +13,6 @@
 // finding: S0102 at 26: give each SIMD-group a tile of its own
 // run: whole
 // flags: -D ALL
-// option: sanitize
 // expect 2: matmul(0, 1)
 #include <metal_stdlib>
 #include <MetalPerformancePrimitives/MetalPerformancePrimitives.h>

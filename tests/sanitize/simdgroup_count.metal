@@ -1,10 +1,11 @@
 // An operation of four SIMD-groups, dispatched with two.
 //
+// option: sanitize
 // arg 0: buffer half (32, 32) = random(1)
 // arg 1: buffer half (32, 32) = random(2)
 // arg 2: buffer float (32, 32) = zeros
 // threads: 64 1 1
-// finding: S0203 at 18: dispatch 128 threads a threadgroup
+// finding: S0203 at 19: dispatch 128 threads a threadgroup
 
 #include <metal_stdlib>
 #include <MetalPerformancePrimitives/MetalPerformancePrimitives.h>

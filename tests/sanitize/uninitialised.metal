@@ -1,15 +1,16 @@
 // Memory that is read before it was written: threadgroup memory (a reduction that forgets the tail), and an array of the
 // thread's own.
 //
+// option: sanitize
 // arg 0: buffer float[64] = iota
 // arg 1: buffer float[64] = zeros
 // threads: 64 1 1
 // run: threadgroup
 // kernel: tail
-// finding: S0301 at 24: `part[40]` is read before anything was written
+// finding: S0301 at 25: `part[40]` is read before anything was written
 // run: thread
 // kernel: own
-// finding: S0302 at 33: element 3 of `last` is read before it was set
+// finding: S0302 at 34: element 3 of `last` is read before it was set
 #include <metal_stdlib>
 using namespace metal;
 

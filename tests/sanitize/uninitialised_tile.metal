@@ -1,5 +1,6 @@
 // A freshly obtained destination is not promised to be zero (reference 4.6).
 //
+// option: sanitize
 // arg 0: buffer half (16, 16) = random(1)
 // arg 1: buffer half (16, 16) = random(2)
 // arg 2: buffer float (16, 16) = zeros
@@ -8,7 +9,6 @@
 // finding: S0303 at 29: `run` accumulates into cooperative tensor `ct`
 // run: accumulate into zeros
 // flags: -D MODE=matmul2d_descriptor::mode::multiply_accumulate -D ZERO
-// option: sanitize
 // expect 2: matmul(0, 1)
 // run: read
 // flags: -D MODE=matmul2d_descriptor::mode::multiply -D SCALE

@@ -7,7 +7,7 @@ use std::collections::{HashMap, HashSet};
 
 use crate::finding::{Finding, FindingCode, Spot};
 use crate::kernel::{Block, Inst, Kernel};
-use crate::op::{BinaryOp, Op, UnaryOp};
+use crate::op::{BinaryOp, Op, ReduceAxis, ReduceOp, UnaryOp};
 use crate::passes::{Effects, Root, control, forward};
 use crate::tensor::{Operand, TensorRef};
 use crate::types::{CoopId, LocalId, ValueId};
@@ -24,6 +24,7 @@ pub fn run(kernel: &Kernel) -> Vec<Finding> {
     let mut findings = Vec::new();
     conversions(&facts, &kernel.body, &mut Vec::new(), &mut findings);
     overwrites(&facts, &kernel.body, &mut findings);
+    identities(&facts, &mut findings);
     let mut seen = HashSet::new();
     // Code that was inlined twice is one mistake.
     findings.retain(|finding| seen.insert((finding.code, finding.spot.point().clone())));
@@ -355,4 +356,48 @@ fn overwrites_in(facts: &Facts, block: &Block, used: &LoopUse, out: &mut Vec<Fin
             }
         }
     }
+}
+
+/// S0403: a reduction by max or min that starts from zero. It may be meant; whoever knows the source decides.
+fn identities(facts: &Facts, out: &mut Vec<Finding>) {
+    facts.kernel.body.for_each_inst(&mut |inst| {
+        let Op::CoopReduce {
+            from,
+            axis,
+            op,
+            identity,
+            ..
+        } = &inst.op
+        else {
+            return;
+        };
+        let zero = matches!(facts.definitions.get(identity), Some(Op::Const(constant)) if constant.bits == 0);
+        let (name, bound, limit) = match op {
+            ReduceOp::Max => ("max", "negative", "lowest()` or `-INFINITY"),
+            ReduceOp::Min => ("min", "positive", "max()` or `INFINITY"),
+            ReduceOp::Sum => return,
+        };
+        if !zero {
+            return;
+        }
+        let what = match axis {
+            ReduceAxis::Rows => "row",
+            ReduceAxis::Columns => "column",
+        };
+        let kernel = facts.kernel;
+        out.push(Finding {
+            code: FindingCode::ReductionIdentity,
+            kernel: kernel.name.clone(),
+            message: format!("the {name} of each {what} starts from 0, so a {what} of {bound} elements gives 0"),
+            spot: Spot::new(
+                &kernel.locations,
+                inst.location,
+                format!("`{}` is reduced without an identity", kernel.coop(*from).name),
+            ),
+            related: Vec::new(),
+            notes: vec!["the default identity is that of the sum, whatever the operation is (reference 6)".to_string()],
+            help: format!("pass the identity as the fourth argument: `numeric_limits<T>::{limit}`"),
+            count: 1,
+        });
+    });
 }

@@ -27,7 +27,31 @@ impl Library {
     /// # Errors
     /// As [`kernel`](Self::kernel).
     pub fn check(&self, kernel: &str, constants: &FunctionConstants) -> Result<Vec<Finding>> {
-        Ok(checks::run(&self.kernel_as_written(kernel, constants, false)?))
+        let mut findings = checks::run(&self.kernel_as_written(kernel, constants, false)?);
+        // The identity of a reduction may be 0 on purpose; the front end knows whether it was written.
+        let warnings = self.warnings();
+        let defaulted: Vec<SourcePoint> = warnings
+            .list
+            .iter()
+            .filter(|warning| warning.code == "W0873")
+            .filter_map(|warning| {
+                let file = warnings.sources.get(warning.primary.span.file)?;
+                let (line, column) = file.line_col(warning.primary.span.lo);
+                Some(SourcePoint {
+                    file: file.name.clone(),
+                    line,
+                    column,
+                })
+            })
+            .collect();
+        findings.retain(|finding| {
+            finding.code != FindingCode::ReductionIdentity
+                || defaulted.iter().any(|point| {
+                    let at = finding.spot.point();
+                    (&at.file, at.line) == (&point.file, point.line)
+                })
+        });
+        Ok(findings)
     }
 
     /// Findings in this library's kernels as diagnostics, which render with the source lines and have a JSON form.

@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use anymetal::{
-    ArgumentType, CompileOptions, Device, Diagnostics, DispatchReport, ElementFormat, ExecutionOptions, Pipeline,
-    SanitizeOptions,
+    ArgumentType, CommandReport, CompileOptions, Device, Diagnostics, DispatchReport, ElementFormat, ExecutionOptions,
+    Pipeline, SanitizeOptions,
 };
 
 use super::{Outcome, bytes, milliseconds, show_findings, text};
 use crate::binding::{Bound, choose_kernel, function_constants};
+use crate::layouts::compare_layouts;
 use crate::npy;
 use crate::spec::reference::{Expectation, Values};
 use crate::spec::{Argument, shortened};
@@ -128,23 +129,7 @@ pub fn run(options: &Options, mut compile: CompileOptions) -> Outcome {
         if round > 0 {
             bound = Bound::new(&device, &arguments, here)?;
         }
-        let mut encoder = device.new_queue().encoder();
-        encoder.set_pipeline(&pipeline);
-        bound.set(&mut encoder, &pipeline).map_err(text)?;
-        for word in &options.threadgroup {
-            let (index, size) = pair(word, '=', "--threadgroup INDEX=BYTES")?;
-            let size = size
-                .trim()
-                .parse()
-                .map_err(|_| format!("`{size}` is no number of bytes"))?;
-            encoder.set_threadgroup_memory_length(index as u32, size);
-        }
-        let threads = header::size(&options.threads)?;
-        match header::grid(&options.grid)? {
-            (grid, true) => encoder.dispatch_threads(grid, threads).map_err(text)?,
-            (grid, false) => encoder.dispatch_threadgroups(grid, threads).map_err(text)?,
-        };
-        let report = encoder.run().map_err(text)?;
+        let report = dispatch(&device, &pipeline, &bound, options)?;
         if let Some(dispatch) = report.dispatches.into_iter().next()
             && best.as_ref().is_none_or(|best| dispatch.time < best.time)
         {
@@ -153,6 +138,14 @@ pub fn run(options: &Options, mut compile: CompileOptions) -> Outcome {
     }
     let mut report = best.ok_or("nothing ran")?;
     found.append(&mut report.findings);
+    if options.sanitize && options.layout == "device" {
+        let plain = |pipeline: &Pipeline| {
+            let bound = Bound::new(&device, &arguments, here)?;
+            dispatch(&device, pipeline, &bound, options)?;
+            Ok(bound)
+        };
+        found.extend(compare_layouts(&library, (&kernel, &constants), &execution, &plain)?);
+    }
     let findings = library.diagnostics(&found);
     let printed = options
         .print
@@ -201,6 +194,27 @@ pub fn run(options: &Options, mut compile: CompileOptions) -> Outcome {
         show_findings(&findings);
     }
     Ok(fine)
+}
+
+/// Dispatches a pipeline with bound arguments.
+fn dispatch(device: &Device, pipeline: &Pipeline, bound: &Bound, options: &Options) -> Result<CommandReport, String> {
+    let mut encoder = device.new_queue().encoder();
+    encoder.set_pipeline(pipeline);
+    bound.set(&mut encoder, pipeline).map_err(text)?;
+    for word in &options.threadgroup {
+        let (index, size) = pair(word, '=', "--threadgroup INDEX=BYTES")?;
+        let size = size
+            .trim()
+            .parse()
+            .map_err(|_| format!("`{size}` is no number of bytes"))?;
+        encoder.set_threadgroup_memory_length(index as u32, size);
+    }
+    let threads = header::size(&options.threads)?;
+    match header::grid(&options.grid)? {
+        (grid, true) => encoder.dispatch_threads(grid, threads).map_err(text)?,
+        (grid, false) => encoder.dispatch_threadgroups(grid, threads).map_err(text)?,
+    };
+    encoder.run().map_err(text)
 }
 
 struct Comparison {

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use anymetal::{CompileOptions, Device, Diagnostics, Error, ExecutionOptions, SanitizeOptions, Severity};
+use anymetal::{CommandReport, CompileOptions, Device, Diagnostics, Error, ExecutionOptions, Pipeline, Severity};
 
 use super::compare::compare;
 use super::findings;
@@ -11,6 +11,7 @@ use super::header::{Run, TestFile, Tolerance};
 use super::junit::{Case, Outcome};
 use crate::binding::{Bound, choose_kernel, execution_option, function_constants};
 use crate::compile_flags;
+use crate::layouts::compare_layouts;
 
 /// All `.metal` files of a file or folder, in order.
 pub fn find(path: &Path) -> Result<Vec<PathBuf>, String> {
@@ -87,9 +88,6 @@ fn run_one(device: &Device, path: &Path, source: &str, run: &Run, execution: &Ex
         } else {
             execution = execution_option(execution, option).ok_or_else(|| format!("`{option}` is no option"))?;
         }
-    }
-    if !run.findings.is_empty() {
-        execution = execution.with_sanitize(SanitizeOptions::default());
     }
     let sanitized = execution.sanitize.is_some();
     let name = path.display().to_string();
@@ -176,10 +174,33 @@ fn dispatch(
         Some(_) => library.check(&kernel, &constants)?,
         None => Vec::new(),
     };
+    let (bound, report) = run_pipeline(device, &pipeline, folder, run)?;
+    found.extend(report.dispatches.into_iter().flat_map(|dispatch| dispatch.findings));
+    if execution.sanitize.is_some() && !run.options.iter().any(|option| option.starts_with("layout=")) {
+        let plain = |pipeline: &Pipeline| {
+            let outcome = run_pipeline(device, pipeline, folder, run);
+            outcome.map(|(bound, _)| bound).map_err(|failure| match failure {
+                Failure::Compile(error) | Failure::Other(error) => error.to_string(),
+                Failure::Test(error) => error,
+            })
+        };
+        found.extend(compare_layouts(&library, (&kernel, &constants), &execution, &plain)?);
+    }
+    let findings = library.diagnostics(&found);
+    Ok(Ran { bound, findings })
+}
+
+/// Binds the arguments of a run anew and dispatches a pipeline.
+fn run_pipeline(
+    device: &Device,
+    pipeline: &Pipeline,
+    folder: &Path,
+    run: &Run,
+) -> Result<(Bound, CommandReport), Failure> {
     let bound = Bound::new(device, &run.arguments, folder)?;
     let mut encoder = device.new_queue().encoder();
-    encoder.set_pipeline(&pipeline);
-    bound.set(&mut encoder, &pipeline)?;
+    encoder.set_pipeline(pipeline);
+    bound.set(&mut encoder, pipeline)?;
     for (&index, &bytes) in &run.threadgroup {
         encoder.set_threadgroup_memory_length(index as u32, bytes);
     }
@@ -189,14 +210,7 @@ fn dispatch(
         (grid, false) => encoder.dispatch_threadgroups(grid, threads)?,
     };
     let report = encoder.run()?;
-    found.extend(report.dispatches.into_iter().flat_map(|dispatch| dispatch.findings));
-    let mut findings = library.diagnostics(&found);
-    // What the front end warns of is a finding too if it has such a code.
-    let warnings = library.warnings().list.into_iter();
-    findings
-        .list
-        .extend(warnings.filter(|warning| warning.code.starts_with('S')));
-    Ok(Ran { bound, findings })
+    Ok((bound, report))
 }
 
 /// Every expected diagnostic must be there, and no other error.
