@@ -5,6 +5,7 @@
 // arg 1: tensor half (32, 32) = fill(1)
 // arg 2: tensor float (16) = fill(5)
 // threads: 32 1 1
+// finding: S0403 at 25: the default identity is that of the sum
 // expect 2: fill(0)
 
 #include <metal_stdlib>

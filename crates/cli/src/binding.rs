@@ -357,6 +357,7 @@ pub fn execution_option(options: ExecutionOptions, word: &str) -> Option<Executi
         "layout=device" => options.with_permuted_layout(false),
         "layout=permuted" => options.with_permuted_layout(true),
         "deterministic" => options.with_deterministic(true),
+        "sanitize" => options.with_sanitize(Default::default()),
         _ => return None,
     })
 }

@@ -18,6 +18,7 @@ mod binding;
 mod commands;
 mod compile_flags;
 mod inputs;
+mod layouts;
 mod npy;
 mod spec;
 mod testing;

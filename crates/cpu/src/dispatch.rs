@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, RwLock};
 
-use anymetal_ir::{Access, AddressSpace, ArgumentKind, Builtin, Kernel, Op, Scope};
+use anymetal_ir::{Access, AddressSpace, ArgumentKind, Builtin, Finding, FindingCode, Kernel, Op, Scope, Spot};
 
 use crate::compile::lower;
 use crate::compile::program::Program;
@@ -14,6 +14,7 @@ use crate::lanes::Isa;
 use crate::launch::{BoundArgument, CpuOptions, DispatchOptions, DispatchReport, Grid, Launch, TensorTable, Traffic};
 use crate::memory::{DispatchLock, HostMemory};
 use crate::pool::{Pool, default_workers};
+use crate::sanitize::{SanitizeOptions, faults};
 use crate::tile::TilePath;
 
 /// Threads of a threadgroup at most.
@@ -31,6 +32,13 @@ struct Needs {
 }
 
 impl Needs {
+    /// What the sanitizer needs: whole threadgroups, whatever the kernel does.
+    const ALL: Needs = Needs {
+        lanes_meet: true,
+        whole: true,
+        group_values: true,
+    };
+
     fn of(kernel: &Kernel) -> Self {
         let mut needs = Needs::default();
         needs.whole |= kernel
@@ -76,6 +84,7 @@ pub struct CpuKernel {
     /// For strips that span threadgroups; compiled on first use.
     dense: OnceLock<Option<Program>>,
     coops: Vec<CoopInfo>,
+    sanitize: Option<SanitizeOptions>,
 }
 
 impl CpuKernel {
@@ -100,11 +109,15 @@ impl CpuKernel {
             Isa::detect()
         };
         crate::limits::check(&kernel)?;
-        let grouped = lower(&kernel, isa, false)?;
+        let grouped = lower(&kernel, isa, false, options.sanitize.is_some())?;
         Ok(CpuKernel {
             isa,
             tile_path,
-            needs: Needs::of(&kernel),
+            needs: if options.sanitize.is_some() {
+                Needs::ALL
+            } else {
+                Needs::of(&kernel)
+            },
             grouped,
             dense: OnceLock::new(),
             coops: kernel
@@ -112,6 +125,7 @@ impl CpuKernel {
                 .iter()
                 .map(|coop| CoopInfo::new(coop.clone()))
                 .collect(),
+            sanitize: options.sanitize.clone(),
             kernel,
         })
     }
@@ -146,7 +160,12 @@ impl CpuKernel {
             kernel: self.kernel.name.clone(),
             error,
         };
-        let mut plan = self.plan(launch).map_err(launch_error)?;
+        let mut plan = match self.plan(launch) {
+            Err(error @ LaunchError::SimdgroupCount { .. }) if self.sanitize.is_some() => {
+                return Ok(self.refused_scope(&error));
+            }
+            plan => plan.map_err(launch_error)?,
+        };
         let group_bytes = self.check(arguments, options).map_err(launch_error)?;
         let program = self.program(&mut plan);
         // The bytes of small constants live here for the length of the dispatch.
@@ -181,6 +200,7 @@ impl CpuKernel {
             isa: self.isa,
             tile_path: self.tile_path,
             coops: &self.coops,
+            sanitize: self.sanitize.as_ref(),
         };
         self.run(&shared, program, &handles, &group_bytes)
     }
@@ -194,7 +214,7 @@ impl CpuKernel {
     ) -> Result<DispatchReport, DispatchError> {
         let options = shared.options;
         let units = shared.plan.units();
-        let workers = if options.deterministic {
+        let workers = if options.deterministic || self.sanitize.is_some() {
             1
         } else {
             options.threads.unwrap_or_else(default_workers).max(1)
@@ -206,6 +226,8 @@ impl CpuKernel {
         let fault: Mutex<Option<Box<Fault>>> = Mutex::new(None);
         let traffic = Mutex::new(Traffic::default());
         let taking_part = AtomicU64::new(0);
+        let findings: Mutex<Vec<Finding>> = Mutex::new(Vec::new());
+        let keep = |found: Vec<Finding>| findings.lock().unwrap_or_else(|e| e.into_inner()).extend(found);
         let task = |_: usize| {
             let result = Worker::with(shared, program, handles, group_bytes, |worker| {
                 let mut worked = false;
@@ -218,7 +240,18 @@ impl CpuKernel {
                     for unit in first..(first + batch).min(units) {
                         if let Err(raised) = worker.run_unit(Work(unit)) {
                             shared.stopped.store(true, Ordering::Relaxed);
-                            if raised.kind != FaultKind::Stopped {
+                            if self.sanitize.is_some() {
+                                keep(worker.findings());
+                                let thread = worker.position(raised.lane);
+                                let (kernel, places) = (&self.kernel.name, &self.kernel.locations);
+                                keep(vec![faults::finding(
+                                    kernel,
+                                    places,
+                                    &raised.kind,
+                                    raised.location,
+                                    &thread,
+                                )]);
+                            } else if raised.kind != FaultKind::Stopped {
                                 let found = self.fault(*raised, worker);
                                 let mut fault = fault.lock().unwrap_or_else(|e| e.into_inner());
                                 fault.get_or_insert(found);
@@ -226,6 +259,9 @@ impl CpuKernel {
                             return worked;
                         }
                     }
+                }
+                if self.sanitize.is_some() {
+                    keep(worker.findings());
                 }
                 if let Some(counted) = worker.counted() {
                     *traffic.lock().unwrap_or_else(|e| e.into_inner()) += counted;
@@ -244,7 +280,56 @@ impl CpuKernel {
                 .then(|| traffic.into_inner().unwrap_or_else(|e| e.into_inner())),
             workers: taking_part.into_inner() as usize,
             threadgroups: shared.plan.threadgroups(),
+            findings: findings.into_inner().unwrap_or_else(|e| e.into_inner()),
         })
+    }
+
+    /// The report of a dispatch that a scope does not fit, for the sanitizer. Nothing has run.
+    fn refused_scope(&self, error: &LaunchError) -> DispatchReport {
+        let LaunchError::SimdgroupCount {
+            required,
+            given,
+            threads,
+            ..
+        } = error
+        else {
+            return DispatchReport::default();
+        };
+        let place = self
+            .kernel
+            .required_simdgroups
+            .iter()
+            .find(|(count, _)| count == required);
+        let location = place.map(|&(_, location)| location).unwrap_or_default();
+        let finding = Finding {
+            code: FindingCode::SimdgroupCount,
+            kernel: self.kernel.name.clone(),
+            message: format!(
+                "an operation of scope execution_simdgroups<{required}> is dispatched with {threads} threads a threadgroup, \
+                 which makes {given} SIMD-groups{}",
+                if given == required {
+                    ", not all of them whole"
+                } else {
+                    ""
+                }
+            ),
+            spot: Spot::new(
+                &self.kernel.locations,
+                location,
+                format!("needs exactly {required} SIMD-groups"),
+            ),
+            related: Vec::new(),
+            notes: vec!["the dispatch was not run".to_string()],
+            help: format!(
+                "dispatch {} threads a threadgroup, in a grid of whole threadgroups",
+                required * 32
+            ),
+            count: 1,
+        };
+        DispatchReport {
+            findings: vec![finding],
+            ..DispatchReport::default()
+        }
     }
 
     fn fault(&self, raised: Raised, worker: &Worker<'_>) -> Box<Fault> {
@@ -261,7 +346,9 @@ impl CpuKernel {
         let group: u32 = plan.group.iter().product();
         let may_be_dense = !self.needs.lanes_meet && !self.needs.whole;
         if may_be_dense && (group < 128 || !self.needs.group_values) {
-            let dense = self.dense.get_or_init(|| lower(&self.kernel, self.isa, true).ok());
+            let dense = self
+                .dense
+                .get_or_init(|| lower(&self.kernel, self.isa, true, false).ok());
             if let Some(program) = dense {
                 plan.dense = true;
                 plan.cap = StripPlan::STRIP;

@@ -209,6 +209,8 @@ pub struct DispatchReport {
     pub workers: usize,
     /// Threadgroups run.
     pub threadgroups: u64,
+    /// What the sanitizer found; always empty without [`CpuOptions::sanitize`].
+    pub findings: Vec<anymetal_ir::Finding>,
 }
 
 /// How a kernel is compiled.
@@ -216,4 +218,7 @@ pub struct DispatchReport {
 pub struct CpuOptions {
     /// Compile lane operations for plain instructions only, whatever the machine has. `ANYMETAL_CPU=portable` does the same.
     pub portable_lanes: bool,
+    /// Compile for the sanitizer: dispatches run slowly, in order and on one thread, and report
+    /// [findings](DispatchReport::findings). Faults are among them instead of errors of the dispatch.
+    pub sanitize: Option<crate::sanitize::SanitizeOptions>,
 }

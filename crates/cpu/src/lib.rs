@@ -16,6 +16,7 @@ mod lanes;
 mod limits;
 mod math;
 mod pool;
+mod sanitize;
 
 pub use dispatch::{CpuKernel, MAX_THREADS_PER_THREADGROUP};
 pub use fault::{
@@ -27,3 +28,4 @@ pub use launch::{
 };
 pub use memory::{DispatchLock, FrozenMemory, HostMemory, MemoryError};
 pub use pool::THREADS_VARIABLE;
+pub use sanitize::SanitizeOptions;

@@ -45,6 +45,8 @@
 //! Every instruction has a location: file, line, column and the chain of call sites it was inlined at.
 
 pub mod builder;
+pub mod checks;
+pub mod finding;
 pub mod kernel;
 mod lex;
 pub mod location;
@@ -62,6 +64,7 @@ pub mod verify_types;
 mod walk;
 
 pub use builder::Builder;
+pub use finding::{Finding, FindingCode, SourcePoint, Spot};
 pub use kernel::{Access, Argument, ArgumentKind, Block, Inst, Kernel, Local, MemoryObject, PlaneSpec, ValueInfo};
 pub use location::{Location, LocationId, Locations};
 pub use op::*;

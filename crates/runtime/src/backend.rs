@@ -25,7 +25,10 @@ impl Compiled {
             kernel: kernel.name.clone(),
             reason,
         };
-        let cpu_options = anymetal_cpu::CpuOptions::default();
+        let cpu_options = anymetal_cpu::CpuOptions {
+            sanitize: options.sanitize.clone(),
+            ..Default::default()
+        };
         let cpu = match options.tile_path {
             None => CpuKernel::compile(kernel.clone(), &cpu_options),
             Some(path) => {

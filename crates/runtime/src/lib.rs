@@ -53,6 +53,7 @@ mod buffer;
 pub mod config;
 mod device;
 mod error;
+mod findings;
 mod library;
 mod pipeline;
 pub mod quantise;
@@ -61,12 +62,14 @@ mod tensor;
 pub mod weights;
 
 pub use anymetal_cpu::tile::TilePath;
-pub use anymetal_cpu::{HostMemory, MemoryError};
+pub use anymetal_cpu::{HostMemory, MemoryError, SanitizeOptions};
 pub use anymetal_formats::{
     AuxiliaryPlaneDescriptor, AuxiliaryPlanes, DescriptorError, ElementFormat, Extents, PlaneLayout, PlaneType,
     QuantiseError, RankTooLarge, Saturation, Strides, TensorDescriptor, TensorLayout, TensorUsage,
 };
 pub use anymetal_ir as ir;
+pub use anymetal_ir::{Finding, FindingCode};
+pub use anymetal_msl::source::Span;
 pub use anymetal_msl::{CompileOptions, Diagnostic, Diagnostics, FunctionConstantInfo, MetalStd, Severity};
 
 pub use buffer::Buffer;

@@ -83,7 +83,12 @@ impl Library {
         if let Some(found) = cache().get(&key) {
             return Ok(found.clone());
         }
-        let kernel = Arc::new(self.lower(kernel, constants, options.permuted_layout)?);
+        let permuted = options.permuted_layout;
+        // The sanitizer watches what the source says, before any pass merges or moves it.
+        let kernel = Arc::new(match &options.sanitize {
+            Some(_) => self.kernel_as_written(kernel, constants, permuted)?,
+            None => self.lower(kernel, constants, permuted)?,
+        });
         let pipeline = Pipeline::new(kernel, options)?;
         cache().insert(key, pipeline.clone());
         Ok(pipeline)
@@ -95,6 +100,24 @@ impl Library {
     }
 
     fn lower(&self, name: &str, constants: &FunctionConstants, permuted_layout: bool) -> Result<Kernel> {
+        let mut kernel = self.lowered(name, constants, permuted_layout)?;
+        passes::optimize(&mut kernel);
+        Ok(kernel)
+    }
+
+    /// The kernel's intermediate form before any pass.
+    pub(crate) fn kernel_as_written(
+        &self,
+        name: &str,
+        constants: &FunctionConstants,
+        permuted_layout: bool,
+    ) -> Result<Kernel> {
+        let mut kernel = self.lowered(name, constants, permuted_layout)?;
+        passes::effects::set_access(&mut kernel);
+        Ok(kernel)
+    }
+
+    fn lowered(&self, name: &str, constants: &FunctionConstants, permuted_layout: bool) -> Result<Kernel> {
         let names = self.kernel_names();
         if !names.iter().any(|n| n == name) {
             return Err(Error::NoSuchKernel(Box::new(NoSuchKernel::new(
@@ -106,13 +129,12 @@ impl Library {
         self.check_constants(name, constants)?;
         let constants = to_msl(constants);
         let front = &self.0.front;
-        let mut kernel = if permuted_layout {
+        let kernel = if permuted_layout {
             front.specialize_with_layout(name, &constants, true)?
         } else {
             front.specialize(name, &constants)?
         };
         verify(&kernel)?;
-        passes::optimize(&mut kernel);
         Ok(kernel)
     }
 

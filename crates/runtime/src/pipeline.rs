@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
+use anymetal_cpu::SanitizeOptions;
 use anymetal_cpu::tile::TilePath;
 use anymetal_formats::ElementFormat;
 use anymetal_ir::{AddressSpace, Argument as IrArgument, ArgumentKind, Kernel};
@@ -157,6 +158,9 @@ pub struct ExecutionOptions {
     pub instruction_budget: Option<u64>,
     /// Counts the bytes that the kernel reads and writes, at some cost in speed.
     pub count_traffic: bool,
+    /// Runs under the sanitizer: slowly, in order, on one thread, with [findings](crate::DispatchReport::findings) in the
+    /// report. Faults are findings then instead of errors.
+    pub sanitize: Option<SanitizeOptions>,
 }
 
 macro_rules! switches {
@@ -192,6 +196,12 @@ impl ExecutionOptions {
     /// The same with at most so many worker [`threads`](Self::threads).
     pub fn with_threads(mut self, threads: usize) -> Self {
         self.threads = Some(threads);
+        self
+    }
+
+    /// The same under the [sanitizer](Self::sanitize).
+    pub fn with_sanitize(mut self, sanitize: SanitizeOptions) -> Self {
+        self.sanitize = Some(sanitize);
         self
     }
 

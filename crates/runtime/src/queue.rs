@@ -299,6 +299,10 @@ pub struct DispatchReport {
     pub workers: usize,
     /// Bytes counted, if [`ExecutionOptions::count_traffic`](crate::ExecutionOptions::count_traffic) was set.
     pub traffic: Option<Traffic>,
+    /// What the sanitizer found, in the order it was found; empty without
+    /// [`ExecutionOptions::sanitize`](crate::ExecutionOptions::sanitize). [`Library::diagnostics`](crate::Library::diagnostics)
+    /// shows them with their source lines.
+    pub findings: Vec<anymetal_ir::Finding>,
 }
 
 impl DispatchReport {
@@ -311,6 +315,7 @@ impl DispatchReport {
             threadgroup: launch.threadgroup,
             threadgroups: ran.report.threadgroups,
             workers: ran.report.workers,
+            findings: ran.report.findings,
             traffic: ran.report.traffic.map(|t| Traffic {
                 device_read: t.device_read,
                 device_written: t.device_written,

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use anymetal::{CompileOptions, Device, Error, FunctionConstants, Library};
 
-use super::{Outcome, colour, text};
+use super::{Outcome, colour, count_findings, text};
 
 /// Options of `check`.
 #[derive(clap::Args)]
@@ -17,6 +17,9 @@ pub struct Options {
     /// Print diagnostics and kernels as JSON
     #[arg(long)]
     json: bool,
+    /// Look for mistakes that need no run to be found (docs/sanitizer.md; `kernel run --sanitize` finds the others)
+    #[arg(long)]
+    sanitize: bool,
     /// Turn refusals that have a meaning here into warnings
     #[arg(long)]
     lenient: bool,
@@ -51,14 +54,22 @@ pub fn run(options: &Options, mut compile: CompileOptions) -> Outcome {
         }
         Err(other) => return Err(text(other)),
     };
-    let warnings = library.warnings();
+    let mut warnings = library.warnings();
+    let mut found = Vec::new();
+    if options.sanitize {
+        for name in library.kernel_names() {
+            // A kernel that does not compile is reported below.
+            found.extend(library.check(&name, &FunctionConstants::new()).unwrap_or_default());
+        }
+        warnings.list.extend(library.diagnostics(&found).list);
+    }
     if options.json {
         let kernels = library
             .kernel_names()
             .iter()
             .map(|name| kernel_json(&library, name))
             .collect::<Vec<_>>();
-        let ok = kernels.iter().all(|kernel| kernel["error"].is_null());
+        let ok = kernels.iter().all(|kernel| kernel["error"].is_null()) && found.is_empty();
         let kernels = serde_json::Value::Array(kernels);
         println!(
             "{{\"ok\":{ok},\"kernels\":{kernels},\"diagnostics\":{}}}",
@@ -96,7 +107,10 @@ pub fn run(options: &Options, mut compile: CompileOptions) -> Outcome {
     if failed > 0 {
         eprintln!("{failed} of {} kernels do not compile", names.len());
     }
-    Ok(failed == 0)
+    if options.sanitize {
+        println!("{}", count_findings(found.len()));
+    }
+    Ok(failed == 0 && found.is_empty())
 }
 
 fn argument(argument: &anymetal::ir::Argument) -> String {

@@ -3,10 +3,14 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use anymetal::{ArgumentType, CompileOptions, Device, DispatchReport, ElementFormat, ExecutionOptions, Pipeline};
+use anymetal::{
+    ArgumentType, CommandReport, CompileOptions, Device, Diagnostics, DispatchReport, ElementFormat, ExecutionOptions,
+    Pipeline, SanitizeOptions,
+};
 
-use super::{Outcome, bytes, milliseconds, text};
+use super::{Outcome, bytes, milliseconds, show_findings, text};
 use crate::binding::{Bound, choose_kernel, function_constants};
+use crate::layouts::compare_layouts;
 use crate::npy;
 use crate::spec::reference::{Expectation, Values};
 use crate::spec::{Argument, shortened};
@@ -55,6 +59,10 @@ pub struct Options {
     /// Layout compatibility queries answer false
     #[arg(long)]
     force_incompatible: bool,
+    /// Run under the sanitizer: data races, memory that was never set, divergent operations and the like become findings
+    /// with a code (docs/sanitizer.md)
+    #[arg(long)]
+    sanitize: bool,
     /// Refusals that have a meaning here become warnings
     #[arg(long)]
     lenient: bool,
@@ -98,10 +106,15 @@ pub fn run(options: &Options, mut compile: CompileOptions) -> Outcome {
     if let Some(budget) = options.budget {
         execution = execution.with_instruction_budget(budget);
     }
-    let constants = constants(&options.constants)?;
-    let pipeline = library
-        .pipeline_with(&kernel, &function_constants(&constants)?, &execution)
-        .map_err(text)?;
+    if options.sanitize {
+        execution = execution.with_sanitize(SanitizeOptions::default());
+    }
+    let constants = function_constants(&constants(&options.constants)?)?;
+    let pipeline = library.pipeline_with(&kernel, &constants, &execution).map_err(text)?;
+    let mut found = match options.sanitize {
+        true => library.check(&kernel, &constants).map_err(text)?,
+        false => Vec::new(),
+    };
     let arguments = parse_arguments(&options.arguments)?;
     refuse_strangers(options, &arguments, &pipeline)?;
     let here = Path::new("");
@@ -111,30 +124,24 @@ pub fn run(options: &Options, mut compile: CompileOptions) -> Outcome {
         if round > 0 {
             bound = Bound::new(&device, &arguments, here)?;
         }
-        let mut encoder = device.new_queue().encoder();
-        encoder.set_pipeline(&pipeline);
-        bound.set(&mut encoder, &pipeline).map_err(text)?;
-        for word in &options.threadgroup {
-            let (index, size) = pair(word, '=', "--threadgroup INDEX=BYTES")?;
-            let size = size
-                .trim()
-                .parse()
-                .map_err(|_| format!("`{size}` is no number of bytes"))?;
-            encoder.set_threadgroup_memory_length(index as u32, size);
-        }
-        let threads = header::size(&options.threads)?;
-        match header::grid(&options.grid)? {
-            (grid, true) => encoder.dispatch_threads(grid, threads).map_err(text)?,
-            (grid, false) => encoder.dispatch_threadgroups(grid, threads).map_err(text)?,
-        };
-        let report = encoder.run().map_err(text)?;
+        let report = dispatch(&device, &pipeline, &bound, options)?;
         if let Some(dispatch) = report.dispatches.into_iter().next()
             && best.as_ref().is_none_or(|best| dispatch.time < best.time)
         {
             best = Some(dispatch);
         }
     }
-    let report = best.ok_or("nothing ran")?;
+    let mut report = best.ok_or("nothing ran")?;
+    found.append(&mut report.findings);
+    if options.sanitize && options.layout == "device" {
+        let plain = |pipeline: &Pipeline| {
+            let bound = Bound::new(&device, &arguments, here)?;
+            dispatch(&device, pipeline, &bound, options)?;
+            Ok(bound)
+        };
+        found.extend(compare_layouts(&library, (&kernel, &constants), &execution, &plain)?);
+    }
+    let findings = library.diagnostics(&found);
     let printed = options
         .print
         .iter()
@@ -146,9 +153,9 @@ pub fn run(options: &Options, mut compile: CompileOptions) -> Outcome {
         .collect::<Result<Vec<_>, String>>()?;
     let comparisons = compare_all(options, &bound, here)?;
     save_all(options, &bound)?;
-    let fine = comparisons.iter().all(|comparison| comparison.ok);
+    let fine = comparisons.iter().all(|comparison| comparison.ok) && found.is_empty();
     if options.json {
-        print_json(&report, &printed, &comparisons);
+        print_json(&report, &printed, &comparisons, &findings);
         return Ok(fine);
     }
     if options.verbose {
@@ -178,7 +185,31 @@ pub fn run(options: &Options, mut compile: CompileOptions) -> Outcome {
     for comparison in &comparisons {
         println!("{}", comparison.message);
     }
+    if options.sanitize {
+        show_findings(&findings);
+    }
     Ok(fine)
+}
+
+/// Dispatches a pipeline with bound arguments.
+fn dispatch(device: &Device, pipeline: &Pipeline, bound: &Bound, options: &Options) -> Result<CommandReport, String> {
+    let mut encoder = device.new_queue().encoder();
+    encoder.set_pipeline(pipeline);
+    bound.set(&mut encoder, pipeline).map_err(text)?;
+    for word in &options.threadgroup {
+        let (index, size) = pair(word, '=', "--threadgroup INDEX=BYTES")?;
+        let size = size
+            .trim()
+            .parse()
+            .map_err(|_| format!("`{size}` is no number of bytes"))?;
+        encoder.set_threadgroup_memory_length(index as u32, size);
+    }
+    let threads = header::size(&options.threads)?;
+    match header::grid(&options.grid)? {
+        (grid, true) => encoder.dispatch_threads(grid, threads).map_err(text)?,
+        (grid, false) => encoder.dispatch_threadgroups(grid, threads).map_err(text)?,
+    };
+    encoder.run().map_err(text)
 }
 
 struct Comparison {
@@ -321,7 +352,13 @@ fn show(values: &Values) -> String {
     )
 }
 
-fn print_json(report: &DispatchReport, printed: &[(usize, Values)], comparisons: &[Comparison]) {
+fn print_json(
+    report: &DispatchReport,
+    printed: &[(usize, Values)],
+    comparisons: &[Comparison],
+    findings: &Diagnostics,
+) {
+    let findings: serde_json::Value = serde_json::from_str(&findings.to_json()).unwrap_or_default();
     let printed: BTreeMap<String, &[f64]> = printed
         .iter()
         .map(|(index, values)| (index.to_string(), values.elements.as_slice()))
@@ -349,6 +386,7 @@ fn print_json(report: &DispatchReport, printed: &[(usize, Values)], comparisons:
             "traffic": traffic,
             "arguments": printed,
             "comparisons": compared,
+            "findings": findings,
         })
     );
 }

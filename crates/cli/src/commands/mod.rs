@@ -44,3 +44,20 @@ pub fn milliseconds(time: std::time::Duration) -> String {
         format!("{ms:.1} ms")
     }
 }
+
+/// `no findings`, `1 finding`, `3 findings`.
+pub fn count_findings(count: usize) -> String {
+    match count {
+        0 => "sanitizer: no findings".to_string(),
+        1 => "sanitizer: 1 finding".to_string(),
+        _ => format!("sanitizer: {count} findings"),
+    }
+}
+
+/// Prints findings, and how many there are.
+pub fn show_findings(findings: &anymetal::Diagnostics) {
+    if !findings.list.is_empty() {
+        eprint!("{}", findings.render_with(colour()));
+    }
+    println!("{}", count_findings(findings.list.len()));
+}

@@ -46,6 +46,45 @@ pub struct Run {
     pub errors: Vec<(String, String)>,
     /// Expected run-time error.
     pub fault: Option<String>,
+    /// Expected findings of the sanitizer.
+    pub findings: Vec<Wanted>,
+}
+
+/// A `finding` line: `CODE at LINE, LINE: text`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Wanted {
+    /// `S0101` and so on.
+    pub code: String,
+    /// Lines that the finding must name, the first one as its own place.
+    pub lines: Vec<u32>,
+    /// Contained in the message, a label, a note or the help.
+    pub text: String,
+}
+
+impl Wanted {
+    fn parse(value: &str) -> Result<Self, String> {
+        let usage = "write `CODE at LINE, LINE: text`";
+        let (code, rest) = value.split_once(' ').unwrap_or((value, ""));
+        let known = anymetal::FindingCode::ALL.iter().any(|known| known.as_str() == code);
+        if !known {
+            return Err(format!("`{code}` is no code of a finding (docs/sanitizer.md); {usage}"));
+        }
+        let (lines, text) = match rest.trim().strip_prefix("at ") {
+            Some(rest) => rest.split_once(':').unwrap_or((rest, "")),
+            None => ("", rest),
+        };
+        let lines = lines
+            .split(',')
+            .map(str::trim)
+            .filter(|line| !line.is_empty())
+            .map(|line| line.parse().map_err(|_| format!("`{line}` is no line number; {usage}")))
+            .collect::<Result<_, _>>()?;
+        Ok(Wanted {
+            code: code.to_string(),
+            lines,
+            text: text.trim().to_string(),
+        })
+    }
 }
 
 /// An `expect` line.
@@ -105,7 +144,7 @@ impl Tolerance {
     }
 }
 
-const KEYS: [&str; 15] = [
+const KEYS: [&str; 16] = [
     "kernel",
     "std",
     "flags",
@@ -120,6 +159,7 @@ const KEYS: [&str; 15] = [
     "tolerance",
     "error",
     "fault",
+    "finding",
     "run",
 ];
 
@@ -256,6 +296,7 @@ impl Run {
             "threads" => self.threads = Some(size(value)?),
             "tolerance" => self.tolerance = Some(Tolerance::parse(value)?),
             "fault" => self.fault = Some(value.to_string()),
+            "finding" => self.findings.push(Wanted::parse(value)?),
             "error" => {
                 let (code, text) = value.split_once(' ').unwrap_or((value, ""));
                 self.errors.push((code.to_string(), text.trim().to_string()));

@@ -3,13 +3,15 @@
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use anymetal::{CompileOptions, Device, Error, ExecutionOptions, Severity};
+use anymetal::{CommandReport, CompileOptions, Device, Diagnostics, Error, ExecutionOptions, Pipeline, Severity};
 
 use super::compare::compare;
+use super::findings;
 use super::header::{Run, TestFile, Tolerance};
 use super::junit::{Case, Outcome};
 use crate::binding::{Bound, choose_kernel, execution_option, function_constants};
 use crate::compile_flags;
+use crate::layouts::compare_layouts;
 
 /// All `.metal` files of a file or folder, in order.
 pub fn find(path: &Path) -> Result<Vec<PathBuf>, String> {
@@ -87,6 +89,7 @@ fn run_one(device: &Device, path: &Path, source: &str, run: &Run, execution: &Ex
             execution = execution_option(execution, option).ok_or_else(|| format!("`{option}` is no option"))?;
         }
     }
+    let sanitized = execution.sanitize.is_some();
     let name = path.display().to_string();
     let outcome = dispatch(device, &name, source, folder, run, &compile, execution);
     match outcome {
@@ -109,10 +112,28 @@ fn run_one(device: &Device, path: &Path, source: &str, run: &Run, execution: &Ex
         Err(Failure::Compile(error)) => Err(format!("does not compile:\n{error}")),
         Err(Failure::Other(error)) => Err(error.to_string()),
         Err(Failure::Test(error)) => Err(error),
+        Ok(ran) if sanitized => {
+            let expected_fault = run
+                .fault
+                .as_deref()
+                .or(run.errors.first().map(|(_, text)| text.as_str()));
+            findings::check(&ran.findings, &run.findings, expected_fault)?;
+            if run.expects.is_empty() && (run.fault.is_some() || !run.errors.is_empty() || !run.findings.is_empty()) {
+                return Ok(());
+            }
+            check_results(&ran.bound, run, folder)
+        }
         Ok(_) if !run.errors.is_empty() => Err("an error was expected, but it compiled and ran".to_string()),
         Ok(_) if run.fault.is_some() => Err("a fault was expected, but the kernel ran to its end".to_string()),
-        Ok(bound) => check_results(&bound, run, folder),
+        Ok(ran) => check_results(&ran.bound, run, folder),
     }
+}
+
+/// What a run leaves.
+struct Ran {
+    bound: Bound,
+    /// Findings of the sanitizer, static ones included.
+    findings: Diagnostics,
 }
 
 enum Failure {
@@ -144,14 +165,42 @@ fn dispatch(
     run: &Run,
     compile: &CompileOptions,
     execution: ExecutionOptions,
-) -> Result<Bound, Failure> {
+) -> Result<Ran, Failure> {
     let library = device.new_library(source, name, compile)?;
     let kernel = choose_kernel(&library, run.kernel.as_deref())?;
-    let pipeline = library.pipeline_with(&kernel, &function_constants(&run.constants)?, &execution)?;
+    let constants = function_constants(&run.constants)?;
+    let pipeline = library.pipeline_with(&kernel, &constants, &execution)?;
+    let mut found = match &execution.sanitize {
+        Some(_) => library.check(&kernel, &constants)?,
+        None => Vec::new(),
+    };
+    let (bound, report) = run_pipeline(device, &pipeline, folder, run)?;
+    found.extend(report.dispatches.into_iter().flat_map(|dispatch| dispatch.findings));
+    if execution.sanitize.is_some() && !run.options.iter().any(|option| option.starts_with("layout=")) {
+        let plain = |pipeline: &Pipeline| {
+            let outcome = run_pipeline(device, pipeline, folder, run);
+            outcome.map(|(bound, _)| bound).map_err(|failure| match failure {
+                Failure::Compile(error) | Failure::Other(error) => error.to_string(),
+                Failure::Test(error) => error,
+            })
+        };
+        found.extend(compare_layouts(&library, (&kernel, &constants), &execution, &plain)?);
+    }
+    let findings = library.diagnostics(&found);
+    Ok(Ran { bound, findings })
+}
+
+/// Binds the arguments of a run anew and dispatches a pipeline.
+fn run_pipeline(
+    device: &Device,
+    pipeline: &Pipeline,
+    folder: &Path,
+    run: &Run,
+) -> Result<(Bound, CommandReport), Failure> {
     let bound = Bound::new(device, &run.arguments, folder)?;
     let mut encoder = device.new_queue().encoder();
-    encoder.set_pipeline(&pipeline);
-    bound.set(&mut encoder, &pipeline)?;
+    encoder.set_pipeline(pipeline);
+    bound.set(&mut encoder, pipeline)?;
     for (&index, &bytes) in &run.threadgroup {
         encoder.set_threadgroup_memory_length(index as u32, bytes);
     }
@@ -160,8 +209,8 @@ fn dispatch(
         (grid, true) => encoder.dispatch_threads(grid, threads)?,
         (grid, false) => encoder.dispatch_threadgroups(grid, threads)?,
     };
-    encoder.run()?;
-    Ok(bound)
+    let report = encoder.run()?;
+    Ok((bound, report))
 }
 
 /// Every expected diagnostic must be there, and no other error.

@@ -52,10 +52,12 @@ pub(super) struct Lower<'k> {
     pub depth: u32,
     pub deepest: [u32; 2],
     pub effects: anymetal_ir::passes::Effects,
+    /// Compiles for the sanitizer.
+    pub watch: Option<super::watch::Watch>,
 }
 
 /// Compiles a kernel. `dense` says that strips may span threadgroups.
-pub(crate) fn lower(kernel: &Kernel, isa: Isa, dense: bool) -> Result<Program, CompileError> {
+pub(crate) fn lower(kernel: &Kernel, isa: Isa, dense: bool, watch: bool) -> Result<Program, CompileError> {
     let mut lower = Lower {
         kernel,
         isa,
@@ -81,6 +83,7 @@ pub(crate) fn lower(kernel: &Kernel, isa: Isa, dense: bool) -> Result<Program, C
         depth: 0,
         deepest: [0; 2],
         effects: anymetal_ir::passes::Effects::of(kernel),
+        watch: watch.then(|| super::watch::Watch::of(kernel)),
     };
     let body = lower.block(&kernel.body)?;
     let mut program = Program {
@@ -120,6 +123,10 @@ impl Lower<'_> {
     }
 
     pub fn push(&mut self, inst: Inst) {
+        let inst = match &self.watch {
+            Some(watch) => watch.wrap(inst, self.location),
+            None => inst,
+        };
         self.out.insts.push((inst, self.location));
     }
 
@@ -249,6 +256,9 @@ impl Lower<'_> {
     pub fn inst(&mut self, inst: &anymetal_ir::Inst) -> Result<(), CompileError> {
         self.location = inst.location;
         let result = inst.first;
+        if self.watch.is_some() {
+            self.watch_inst(inst)?;
+        }
         match &inst.op {
             Op::Const(value) => {
                 let reg = self.constant(value.ty.size() as u8, value.bits);

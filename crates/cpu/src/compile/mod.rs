@@ -8,5 +8,6 @@ mod coop;
 mod lower;
 pub(crate) mod program;
 mod tensor;
+mod watch;
 
 pub(crate) use lower::lower;

@@ -6,7 +6,7 @@
 
 use anymetal_formats::ElementFormat;
 use anymetal_ir::{
-    AtomicOp, Builtin, CompareOp, ConvolutionDescriptor, GroupOp, GroupWidth, LocationId, MatmulDescriptor, ReduceAxis,
+    AtomicOp, BinaryOp, Builtin, CompareOp, ConvolutionDescriptor, GroupOp, GroupWidth, LocationId, MatmulDescriptor, MemFlags, ReduceAxis,
     ReduceOp, Scalar, Scope, ShuffleOp, TensorField, TensorSpec, VoteOp,
 };
 
@@ -357,6 +357,27 @@ pub(crate) enum Inst {
     Break(u32),
     Continue(u32),
     Return,
+    /// Another instruction, under the sanitizer's eyes; only in programs that are compiled for it.
+    Watched(Box<Watched>),
+    /// Tells the sanitizer when arithmetic of an index leaves its type; only in programs that are compiled for it.
+    WatchIndex {
+        op: BinaryOp,
+        ty: Scalar,
+        a: Reg,
+        b: Reg,
+        location: LocationId,
+    },
+}
+
+/// An instruction that the sanitizer watches.
+#[derive(Clone, Debug)]
+pub(crate) struct Watched {
+    pub inst: Inst,
+    pub location: LocationId,
+    /// What a barrier or fence orders.
+    pub flags: MemFlags,
+    /// The source asked for the validity of the slot in the same breath (`get` and `set`).
+    pub checked: bool,
 }
 
 /// A comparison of integers or pointers, made only where lanes may disagree.
@@ -589,6 +610,11 @@ impl Inst {
                 }
                 None => f(condition, Use),
             },
+            Inst::Watched(watched) => watched.inst.visit(f),
+            Inst::WatchIndex { a, b, .. } => {
+                f(a, Use);
+                f(b, Use);
+            }
             Inst::Barrier(_)
             | Inst::Fence
             | Inst::CoopInit(_)

@@ -50,7 +50,7 @@ impl CoopInfo {
     }
 
     /// Element offset of a slot, if it is valid.
-    fn element(&self, slot: i64, lane: usize) -> Option<usize> {
+    pub(super) fn element(&self, slot: i64, lane: usize) -> Option<usize> {
         if !(0..i64::from(self.capacity)).contains(&slot) {
             return None;
         }
@@ -220,6 +220,8 @@ impl<'d> Worker<'d> {
                 return self.matmul(descriptor, *simdgroups as usize, left, right, destination, *share);
             }
             Inst::Convolution(conv) => return self.convolution(conv),
+            Inst::Watched(watched) => return self.watched(watched),
+            Inst::WatchIndex { op, ty, a, b, location } => self.watch_index(*op, *ty, *a, *b, *location),
             _ => {}
         }
         Ok(())

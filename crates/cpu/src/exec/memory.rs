@@ -9,7 +9,7 @@ use crate::lanes::CHUNK;
 
 /// Lanes that an access is for: all live ones, or those with a non-zero byte.
 #[derive(Clone, Copy)]
-enum Active {
+pub(super) enum Active {
     All,
     Bytes(*const u8),
     None,
@@ -17,7 +17,7 @@ enum Active {
 
 impl Active {
     #[inline(always)]
-    fn has(self, lane: usize) -> bool {
+    pub(super) fn has(self, lane: usize) -> bool {
         match self {
             Active::All => true,
             // SAFETY: masks have a byte for each lane.
@@ -78,7 +78,7 @@ unsafe fn scatter_strided(to: *mut u8, from: *const u8, stride: isize, count: us
 }
 
 impl<'d> Worker<'d> {
-    fn active(&mut self, predicate: Option<Reg>) -> Active {
+    pub(super) fn active(&mut self, predicate: Option<Reg>) -> Active {
         let current = self.lanes.current;
         let Some(predicate) = predicate else {
             return match current {

@@ -15,6 +15,8 @@ mod simd;
 mod simd_matrix;
 mod strip;
 mod tensor;
+mod watch;
+mod watch_tiles;
 mod worker;
 
 use std::sync::atomic::{Ordering, fence};
@@ -122,6 +124,8 @@ pub(crate) struct Worker<'d> {
     strip: strip::StripInfo,
     budget: u64,
     traffic: Option<Traffic>,
+    /// Of programs that are compiled for it.
+    sanitizer: Option<Box<crate::sanitize::Sanitizer>>,
     /// Bytes of a temporary mask.
     temporary: *mut u8,
     tile_scratch: crate::tile::Scratch,

@@ -87,6 +87,8 @@ pub(crate) struct Shared<'d> {
     pub isa: crate::lanes::Isa,
     pub tile_path: crate::tile::TilePath,
     pub coops: &'d [super::coop::CoopInfo],
+    /// For kernels that are compiled for the sanitizer.
+    pub sanitize: Option<&'d crate::sanitize::SanitizeOptions>,
 }
 
 impl Shared<'_> {

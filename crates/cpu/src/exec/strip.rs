@@ -119,6 +119,9 @@ impl Worker<'_> {
             return self.run_strip(live as usize);
         }
         let group = unflatten(work.0, plan.groups);
+        if self.sanitizer.is_some() {
+            self.watch_start(work.0);
+        }
         let size = self.group_size(group);
         let threads = size.iter().map(|&n| n as usize).product::<usize>();
         let most = if plan.whole { threads } else { STRIP };

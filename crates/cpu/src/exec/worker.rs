@@ -178,6 +178,9 @@ impl<'d> Worker<'d> {
             strip: StripInfo::default(),
             budget: 0,
             traffic: shared.options.traffic.then(Traffic::default),
+            sanitizer: shared
+                .sanitize
+                .map(|options| Box::new(crate::sanitize::Sanitizer::new(options))),
             // SAFETY: as above.
             temporary: unsafe { arena.add(temporary) },
             tile_scratch: std::mem::take(&mut kept.scratch),

@@ -409,6 +409,7 @@ impl Sema<'_> {
         let fixed =
             !taken && !memory && (ty.is_const || (!assigned && super::call::is_bundle(&ty.ty))) && !ty.is_volatile;
         let mut place = if fixed || (ty.is_const && !taken && self.all_known(&value)) {
+            let value = self.named_coop(&name, value);
             self.fixed_variable(&ty.ty, value)
         } else {
             let value = self.named_coop(&name, value);

@@ -156,6 +156,13 @@ fn slot_value(sema: &mut Sema<'_>, slot: &Leaf) -> Res<ValueId> {
     sema.materialize(&slot)
 }
 
+/// Tells the sanitizer that the access that follows is one that checks its slot (`get`, `set`); the answer is unused, so
+/// that passes remove the question.
+fn ask_validity(sema: &mut Sema<'_>, coop: CoopId, slot: ValueId) -> Res<()> {
+    sema.emit1(Op::CoopValid { coop, slot }, Scalar::Bool)?;
+    Ok(())
+}
+
 /// Member functions of a cooperative tensor.
 pub fn method(sema: &mut Sema<'_>, ty: &CoopType, object: &Operand, call: &Call<'_>) -> Option<Res<Operand>> {
     let ty = ty.clone();
@@ -193,6 +200,7 @@ pub fn method(sema: &mut Sema<'_>, ty: &CoopType, object: &Operand, call: &Call<
             let slot = slot_argument(sema, call, 0)?;
             let slot = slot_value(sema, &slot)?;
             let scalar = format_scalar(ty.element);
+            ask_validity(sema, coop, slot)?;
             let leaf = sema.emit1(Op::CoopGet { coop, slot }, scalar)?;
             Ok(Value::one(element_type(ty.element), leaf).into())
         })(),
@@ -204,6 +212,7 @@ pub fn method(sema: &mut Sema<'_>, ty: &CoopType, object: &Operand, call: &Call<
             let slot = slot_value(sema, &slot)?;
             let value = sema.materialize(&value)?;
             sema.runtime_only()?;
+            ask_validity(sema, coop, slot)?;
             sema.builder.emit_void(Op::CoopSet { coop, slot, value });
             Ok(Operand::void())
         })(),
