@@ -1,9 +1,10 @@
 //! Lowering of cooperative tensors and tile operations.
 
 use anymetal_ir::passes::Root;
-use anymetal_ir::{CoopRole, Inst as IrInst, Op, Operand, TensorRef, ValueId};
+use anymetal_ir::{CoopId, CoopRole, Inst as IrInst, Op, Operand, TensorRef, ValueId};
 
 use super::lower::Lower;
+use super::places::{TileShape, in_place};
 use super::program::{Inst, TileOperand};
 use crate::fault::CompileError;
 
@@ -159,11 +160,21 @@ impl Lower<'_> {
                 self.depth = depth;
                 self.over = None;
                 self.map = 0;
+                let mut body = body?;
+                let shape = |coop: u32| {
+                    let tile = self.kernel.coop(CoopId(coop));
+                    let over = self.kernel.coop(*over);
+                    TileShape {
+                        elements: tile.rows as usize * tile.columns as usize,
+                        same: (tile.rows, tile.columns) == (over.rows, over.columns),
+                    }
+                };
+                in_place(&mut body, &self.vregs, shape);
                 self.push(Inst::CoopMap {
                     over: over.0,
                     captures,
                     tiles,
-                    body: Box::new(body?),
+                    body: Box::new(body),
                 });
             }
             Op::CoopElement(coop) => {

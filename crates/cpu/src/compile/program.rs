@@ -103,6 +103,22 @@ pub(crate) enum TileOperand {
 pub(crate) struct MatrixOperand {
     pub values: [Reg; 2],
     pub ty: Scalar,
+
+/// An operand of arithmetic in a map body.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Place {
+    Reg(Reg),
+    /// The elements of a tile that the strip stands for, where they lie. The tile has the shape that the map runs over, and
+    /// whole chunks.
+    Tile(u32),
+}
+
+impl Place {
+    fn visit(&mut self, role: Role, f: &mut dyn FnMut(&mut Reg, Role)) {
+        if let Place::Reg(reg) = self {
+            f(reg, role);
+        }
+    }
 }
 
 /// A memory access.
@@ -304,6 +320,25 @@ pub(crate) enum Inst {
         over: u32,
         column: Reg,
         row: Option<Reg>,
+    },
+    /// `Op1` of a map body with tiles among its operands.
+    Map1 {
+        f: Fn1,
+        out: Place,
+        a: Place,
+    },
+    Map2 {
+        f: Fn2,
+        out: Place,
+        a: Place,
+        b: Place,
+    },
+    Map3 {
+        f: Fn3,
+        out: Place,
+        a: Place,
+        b: Place,
+        c: Place,
     },
     Matmul {
         descriptor: MatmulDescriptor,
@@ -547,6 +582,21 @@ impl Inst {
                 }
             }
             Inst::CoopElementSet { value, .. } => f(value, Use),
+            Inst::Map1 { out, a, .. } => {
+                a.visit(Use, f);
+                out.visit(Def, f);
+            }
+            Inst::Map2 { out, a, b, .. } => {
+                a.visit(Use, f);
+                b.visit(Use, f);
+                out.visit(Def, f);
+            }
+            Inst::Map3 { out, a, b, c, .. } => {
+                a.visit(Use, f);
+                b.visit(Use, f);
+                c.visit(Use, f);
+                out.visit(Def, f);
+            }
             Inst::CoopElementIndex { column, row, .. } => {
                 f(column, Def);
                 row.iter_mut().for_each(|reg| f(reg, Def));

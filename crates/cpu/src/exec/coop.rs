@@ -9,7 +9,7 @@ use super::mask::Mask;
 use super::{MapPlace, Outcome, Worker, read, write};
 use crate::compile::program::{Block, Inst, Reg};
 use crate::lanes::scalar::{Bf16, F16, Float};
-use crate::lanes::{CHUNK, Isa};
+use crate::lanes::{CHUNK, Isa, convert};
 
 /// What does not change from dispatch to dispatch.
 #[derive(Debug)]
@@ -59,6 +59,38 @@ impl CoopInfo {
     }
 }
 
+/// Walks over the instances of a scope that take part.
+pub(super) struct Instances {
+    next: usize,
+    count: usize,
+    /// Lanes of an instance.
+    lanes: usize,
+    live: usize,
+    /// A byte for each live lane; without it all take part.
+    mask: Option<*const u8>,
+}
+
+impl Iterator for Instances {
+    type Item = (usize, usize);
+
+    fn next(&mut self) -> Option<(usize, usize)> {
+        while self.next < self.count {
+            let instance = self.next;
+            self.next += 1;
+            let first = instance * self.lanes;
+            let Some(mask) = self.mask else {
+                return Some((instance, first));
+            };
+            let end = (first + self.lanes).min(self.live);
+            // SAFETY: masks have a byte for each live lane.
+            if let Some(lane) = (first..end).find(|&lane| unsafe { *mask.add(lane) != 0 }) {
+                return Some((instance, lane));
+            }
+        }
+        None
+    }
+}
+
 /// Slots are `i32`.
 fn slot_of(bits: u64) -> i64 {
     i64::from(bits as u32 as i32)
@@ -75,17 +107,21 @@ impl<'d> Worker<'d> {
         self.lanes.live.div_ceil(CHUNK * simdgroups.max(1))
     }
 
-    /// The first active lane of an instance; `None` if it takes no part.
-    pub(super) fn leader(&self, simdgroups: usize, instance: usize) -> Option<usize> {
-        let lanes = CHUNK * simdgroups.max(1);
-        self.first_active(instance * lanes, (instance + 1) * lanes)
-    }
-
-    /// Instances with at least one active lane, and that lane.
-    pub(super) fn active_instances(&self, simdgroups: usize) -> Vec<(usize, usize)> {
-        (0..self.instances(simdgroups))
-            .filter_map(|instance| Some((instance, self.leader(simdgroups, instance)?)))
-            .collect()
+    /// Instances with at least one active lane, and that lane. The mask must not change before the end.
+    pub(super) fn active_instances(&self, simdgroups: usize) -> Instances {
+        Instances {
+            next: 0,
+            count: match self.lanes.current {
+                Mask::None => 0,
+                _ => self.instances(simdgroups),
+            },
+            lanes: CHUNK * simdgroups.max(1),
+            live: self.lanes.live,
+            mask: match self.lanes.current {
+                Mask::Part(slot) => Some(self.mask_ptr(slot)),
+                _ => None,
+            },
+        }
     }
 
     pub(super) fn cooperative(&mut self, inst: &'d Inst) -> Outcome {
@@ -246,18 +282,21 @@ impl<'d> Worker<'d> {
                 && (part.columns == 1 || part.rows == tile.rows)
                 && part.simdgroups == tile.simdgroups
         });
-        let active = self.active_instances(tile.simdgroups);
-        let mut at = 0;
-        while at < active.len() {
-            let (instance, leader) = active[at];
+        let mut active = self.active_instances(tile.simdgroups);
+        let mut pending = active.next();
+        while let Some((instance, leader)) = pending {
             let mut count = 1;
-            while joins
-                && at + count < active.len()
-                && active[at + count].0 == instance + count
-                && captures.iter().all(|&(outside, _)| {
-                    self.lane_value(outside, active[at + count].1) == self.lane_value(outside, leader)
-                })
-            {
+            loop {
+                pending = active.next();
+                let Some((next, lane)) = pending else { break };
+                let same = joins
+                    && next == instance + count
+                    && captures
+                        .iter()
+                        .all(|&(outside, _)| self.lane_value(outside, lane) == self.lane_value(outside, leader));
+                if !same {
+                    break;
+                }
                 count += 1;
             }
             for &(outside, inside) in captures {
@@ -273,7 +312,6 @@ impl<'d> Worker<'d> {
                 raised.lane = leader;
                 return Err(raised);
             }
-            at += count;
         }
         Ok(())
     }
@@ -316,21 +354,23 @@ impl<'d> Worker<'d> {
             return;
         }
         let columns = over.columns.max(1);
+        if tile.columns == 1 {
+            let (row, column) = (place.element / columns, place.element % columns);
+            let f = convert::spread(size, self.shared.isa);
+            // SAFETY: rows are inside the reduction tensor (those of several instances lie side by side when they run
+            // together), the register holds all lanes.
+            unsafe { f(from.add(row * bytes), column, columns, live, to) };
+            return;
+        }
         let mut lane = 0;
         while lane < live {
             let at = place.element + lane;
-            let (row, column) = (at / columns, at % columns);
+            let column = at % columns;
             let run = (columns - column).min(live - lane);
-            // SAFETY: rows and columns are inside the reduction tensor (those of several instances lie side by side when
-            // they run together), lanes inside the register.
+            // SAFETY: columns are inside the reduction tensor, lanes inside the register.
             unsafe {
-                if tile.columns == 1 {
-                    let value = read(from.add(row * bytes), size);
-                    super::splat(to.add(lane * bytes), size, run, value);
-                } else {
-                    let from = from.add(column.min(tile.columns - run) * bytes);
-                    std::ptr::copy_nonoverlapping(from, to.add(lane * bytes), run * bytes);
-                }
+                let from = from.add(column.min(tile.columns - run) * bytes);
+                std::ptr::copy_nonoverlapping(from, to.add(lane * bytes), run * bytes);
             }
             lane += run;
         }
@@ -373,17 +413,26 @@ impl<'d> Worker<'d> {
             tile.elements().max(1)
         };
         let rows = tile.elements() / columns;
-        let (_, to_column) = self.dst(column);
-        let to_row = row.map(|row| self.dst(row).1);
-        for lane in 0..self.lanes.live {
-            let at = place.element + lane;
+        let to_column = self.dst(column).1.cast::<i32>();
+        let to_row = row.map(|row| self.dst(row).1.cast::<i32>());
+        let live = self.lanes.live;
+        let (mut row, mut column) = (place.element / columns % rows.max(1), place.element % columns);
+        let mut lane = 0;
+        while lane < live {
+            let run = (columns - column).min(live - lane);
             // SAFETY: the registers hold all lanes of `i32`.
             unsafe {
-                to_column.cast::<i32>().add(lane).write((at % columns) as i32);
+                for i in 0..run {
+                    to_column.add(lane + i).write((column + i) as i32);
+                }
                 if let Some(to_row) = to_row {
-                    to_row.cast::<i32>().add(lane).write((at / columns % rows) as i32);
+                    std::slice::from_raw_parts_mut(to_row.add(lane), run).fill(row as i32);
                 }
             }
+            lane += run;
+            column = 0;
+            // Rows start anew in each instance.
+            row = if row + 1 == rows { 0 } else { row + 1 };
         }
     }
 
@@ -502,26 +551,35 @@ unsafe fn reduce_f32_body(
     }
 }
 
-/// # Safety
-/// As for [`reduce_f32_body`], on a machine with AVX2.
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2,fma")]
-unsafe fn reduce_f32_avx2<const OP: u8>(
-    axis: ReduceAxis,
-    source: *const f32,
-    shape: (usize, usize),
-    target: *mut f32,
-    count: usize,
-    identity: f32,
-) {
-    let op = match OP {
-        0 => ReduceOp::Sum,
-        1 => ReduceOp::Max,
-        _ => ReduceOp::Min,
+macro_rules! reduce_f32_for {
+    ($name:ident, $features:literal) => {
+        /// # Safety
+        /// As for [`reduce_f32_body`], on a machine with the instructions.
+        #[cfg(target_arch = "x86_64")]
+        #[target_feature(enable = $features)]
+        unsafe fn $name(
+            axis: ReduceAxis,
+            op: ReduceOp,
+            source: *const f32,
+            shape: (usize, usize),
+            target: *mut f32,
+            count: usize,
+            identity: f32,
+        ) {
+            // SAFETY: by the function's contract. The operation is a constant in each loop.
+            unsafe {
+                match op {
+                    ReduceOp::Sum => reduce_f32_body(axis, ReduceOp::Sum, source, shape, target, count, identity),
+                    ReduceOp::Max => reduce_f32_body(axis, ReduceOp::Max, source, shape, target, count, identity),
+                    ReduceOp::Min => reduce_f32_body(axis, ReduceOp::Min, source, shape, target, count, identity),
+                }
+            }
+        }
     };
-    // SAFETY: by the function's contract.
-    unsafe { reduce_f32_body(axis, op, source, shape, target, count, identity) }
 }
+
+reduce_f32_for!(reduce_f32_avx2, "avx2,fma");
+reduce_f32_for!(reduce_f32_avx512, "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma");
 
 /// # Safety
 /// As for [`reduce_f32_body`].
@@ -536,24 +594,15 @@ unsafe fn reduce_f32(
     identity: u64,
 ) {
     let identity = f32::from_bits(identity as u32);
+    let f = match isa {
+        Isa::Portable => reduce_f32_body,
+        #[cfg(target_arch = "x86_64")]
+        Isa::Avx2 => reduce_f32_avx2,
+        #[cfg(target_arch = "x86_64")]
+        Isa::Avx512 => reduce_f32_avx512,
+    };
     // SAFETY: by the function's contract; the instruction set was detected.
-    unsafe {
-        match (isa, op) {
-            #[cfg(target_arch = "x86_64")]
-            (Isa::Avx2, ReduceOp::Sum) => {
-                reduce_f32_avx2::<0>(axis, source, shape, target, count, identity);
-            }
-            #[cfg(target_arch = "x86_64")]
-            (Isa::Avx2, ReduceOp::Max) => {
-                reduce_f32_avx2::<1>(axis, source, shape, target, count, identity);
-            }
-            #[cfg(target_arch = "x86_64")]
-            (Isa::Avx2, ReduceOp::Min) => {
-                reduce_f32_avx2::<2>(axis, source, shape, target, count, identity);
-            }
-            _ => reduce_f32_body(axis, op, source, shape, target, count, identity),
-        }
-    }
+    unsafe { f(axis, op, source, shape, target, count, identity) }
 }
 
 /// Half and bfloat tiles, reduced in `f32` and rounded once.
