@@ -44,7 +44,12 @@ impl Lower<'_> {
                         b.rows, b.columns, b.element, a.rows, a.columns, a.element
                     )));
                 }
-                self.push(Inst::CoopCopy { to: to.0, from: from.0 });
+                let moves = a.simdgroups == b.simdgroups && self.moves.contains(&(std::ptr::from_ref(inst) as usize));
+                self.push(Inst::CoopCopy {
+                    to: to.0,
+                    from: from.0,
+                    moves,
+                });
             }
             Op::CoopGet { coop, slot } => {
                 let slot = self.value(*slot)?;

@@ -52,6 +52,8 @@ pub(super) struct Lower<'k> {
     pub depth: u32,
     pub deepest: [u32; 2],
     pub effects: anymetal_ir::passes::Effects,
+    /// Copies of tiles whose source is dead afterwards, by the address of their instruction.
+    pub moves: std::collections::HashSet<usize>,
 }
 
 /// Compiles a kernel. `dense` says that strips may span threadgroups.
@@ -81,6 +83,7 @@ pub(crate) fn lower(kernel: &Kernel, isa: Isa, dense: bool) -> Result<Program, C
         depth: 0,
         deepest: [0; 2],
         effects: anymetal_ir::passes::Effects::of(kernel),
+        moves: super::moves::moves(kernel),
     };
     let body = lower.block(&kernel.body)?;
     let mut program = Program {

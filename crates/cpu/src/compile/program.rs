@@ -73,6 +73,8 @@ pub(crate) struct View {
     pub origin: Vec<Reg>,
     pub extents: Vec<ViewExtent>,
     pub scales: Option<ViewScales>,
+    /// All lanes see the same.
+    pub uniform: bool,
     /// For messages.
     pub name: String,
 }
@@ -251,6 +253,8 @@ pub(crate) enum Inst {
     CoopCopy {
         to: u32,
         from: u32,
+        /// The source is not looked at again: the tiles may exchange their memory.
+        moves: bool,
     },
     CoopGet {
         coop: u32,
@@ -437,7 +441,7 @@ pub(crate) enum Role {
 }
 
 impl View {
-    fn visit(&mut self, f: &mut dyn FnMut(&mut Reg, Role)) {
+    pub fn visit(&mut self, f: &mut dyn FnMut(&mut Reg, Role)) {
         f(&mut self.pointer, Role::Use);
         for reg in self
             .base_extents

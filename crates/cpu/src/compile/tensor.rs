@@ -53,7 +53,7 @@ impl Lower<'_> {
             }),
             None => None,
         };
-        Ok(View {
+        let mut view = View {
             pointer: self.value(tensor.pointer)?,
             format: tensor.format,
             base_extents: self.all(&tensor.base_extents)?,
@@ -61,8 +61,13 @@ impl Lower<'_> {
             origin: self.all(&tensor.origin)?,
             extents,
             scales,
+            uniform: true,
             name: self.tensor_name(tensor),
-        })
+        };
+        let mut uniform = true;
+        view.visit(&mut |reg, _| uniform &= reg.is_uniform());
+        view.uniform = uniform;
+        Ok(view)
     }
 
     /// What is left of the base in a dimension, further bounded by the view's own extent.

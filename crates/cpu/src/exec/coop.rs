@@ -133,8 +133,14 @@ impl<'d> Worker<'d> {
                     unsafe { tile.instance(instance).write_bytes(0, tile.elements() * tile.size) };
                 }
             }
-            Inst::CoopCopy { to, from } => {
-                let (to, from) = (self.tiles[*to as usize], self.tiles[*from as usize]);
+            Inst::CoopCopy { to, from, moves } => {
+                let (at, source) = (*to as usize, *from as usize);
+                let (to, from) = (self.tiles[at], self.tiles[source]);
+                if *moves && self.lanes.current == Mask::All && to.stride == from.stride {
+                    self.tiles[at].base = from.base;
+                    self.tiles[source].base = to.base;
+                    return Ok(());
+                }
                 for (instance, _) in self.active_instances(to.simdgroups) {
                     // SAFETY: the compiler checked that the tiles have the same shape; a tile may be copied to itself.
                     unsafe {
@@ -440,14 +446,24 @@ impl<'d> Worker<'d> {
         let element = self.info(from).coop.element;
         let (to, from) = (self.tiles[to as usize], self.tiles[from as usize]);
         let isa = self.shared.isa;
+        // Rows of instances that lie side by side are rows of one tile.
+        let together = axis == ReduceAxis::Rows
+            && self.lanes.current == Mask::All
+            && identity.is_uniform()
+            && from.stride == from.elements() * from.size
+            && (to.stride, to.elements()) == (from.rows * to.size, from.rows);
+        let joined = if together { self.instances(from.simdgroups) } else { 1 };
         for (instance, leader) in self.active_instances(from.simdgroups) {
+            if together && instance > 0 {
+                break;
+            }
             let identity = self.lane_value(identity, leader);
             let (source, target) = (from.instance(instance), to.instance(instance));
             let count = match axis {
-                ReduceAxis::Rows => from.rows.min(to.elements()),
+                ReduceAxis::Rows => from.rows.min(to.elements()) * joined,
                 ReduceAxis::Columns => from.columns.min(to.elements()),
             };
-            let shape = (from.rows, from.columns);
+            let shape = (from.rows * joined, from.columns);
             // SAFETY: the source holds rows · columns elements, the target `count`.
             unsafe {
                 match element {
@@ -491,6 +507,28 @@ fn combine(op: ReduceOp, a: f32, b: f32) -> f32 {
     }
 }
 
+/// [`combine`] where `a` is no NaN, which is then one instruction.
+#[inline(always)]
+fn combine_number(op: ReduceOp, a: f32, b: f32) -> f32 {
+    match op {
+        ReduceOp::Sum => a + b,
+        ReduceOp::Max => {
+            if b > a {
+                b
+            } else {
+                a
+            }
+        }
+        ReduceOp::Min => {
+            if b < a {
+                b
+            } else {
+                a
+            }
+        }
+    }
+}
+
 /// Rows or columns of a tile of `f32`, with sums in 16 strands.
 ///
 /// # Safety
@@ -518,21 +556,33 @@ unsafe fn reduce_f32_body(
             for (row, target) in source.chunks_exact(columns.max(1)).zip(target) {
                 let mut total = identity;
                 let (chunks, rest) = row.as_chunks::<WIDTH>();
-                if let Some((first, chunks)) = chunks.split_first() {
-                    let mut strands = *first;
+                if identity.is_nan() {
+                    total = chunks
+                        .as_flattened()
+                        .iter()
+                        .fold(total, |total, &x| combine(op, total, x));
+                } else if !chunks.is_empty() {
+                    // Strands that start from what changes nothing are never NaN for a maximum or a minimum.
+                    let start = if op == ReduceOp::Sum { -0.0 } else { identity };
+                    let mut strands = [start; WIDTH];
                     for chunk in chunks {
                         for i in 0..WIDTH {
-                            strands[i] = combine(op, strands[i], chunk[i]);
+                            strands[i] = combine_number(op, strands[i], chunk[i]);
                         }
                     }
-                    let mut width = WIDTH / 2;
-                    while width > 0 {
-                        for i in 0..width {
-                            strands[i] = combine(op, strands[i], strands[i + width]);
-                        }
-                        width /= 2;
+                    let mut half = [start; WIDTH / 2];
+                    for i in 0..8 {
+                        half[i] = combine_number(op, strands[i], strands[i + 8]);
                     }
-                    total = combine(op, total, strands[0]);
+                    let mut quarter = [start; WIDTH / 4];
+                    for i in 0..4 {
+                        quarter[i] = combine_number(op, half[i], half[i + 4]);
+                    }
+                    let pair = [
+                        combine_number(op, quarter[0], quarter[2]),
+                        combine_number(op, quarter[1], quarter[3]),
+                    ];
+                    total = combine_number(op, total, combine_number(op, pair[0], pair[1]));
                 }
                 for &value in rest {
                     total = combine(op, total, value);

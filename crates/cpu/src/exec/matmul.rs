@@ -168,18 +168,25 @@ impl<'d> Worker<'d> {
         let (m, n) = (descriptor.m as usize, descriptor.n as usize);
         // Instances with the same right operand whose rows follow each other make one product.
         let mut job: Option<Job> = None;
+        let same_for_all = matches!(right, TileOperand::View(view) if view.uniform);
+        let right_operand = right;
+        let mut known_right: Option<Source> = None;
         for (instance, lane) in self.active_instances(simdgroups) {
             let k = descriptor.k.map(|k| k as usize);
             let left = self.source(left, instance, lane, (Some(m), k), row_of(descriptor.transpose_left))?;
             // A dynamic K is what the left operand has.
             let k = k.unwrap_or(left.columns);
-            let right = self.source(
-                right,
-                instance,
-                lane,
-                (Some(k), Some(n)),
-                row_of(descriptor.transpose_right),
-            )?;
+            let right = match known_right {
+                Some(known) if same_for_all && known.rows == k => known,
+                _ => self.source(
+                    right_operand,
+                    instance,
+                    lane,
+                    (Some(k), Some(n)),
+                    row_of(descriptor.transpose_right),
+                )?,
+            };
+            known_right = Some(right);
             for source in [&left, &right] {
                 let elements = (source.rows as u64).saturating_mul(source.columns as u64);
                 if elements > crate::limits::OPERAND_ELEMENTS {

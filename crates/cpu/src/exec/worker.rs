@@ -16,7 +16,7 @@ use crate::launch::Traffic;
 use crate::tile::Scratch;
 
 /// Lanes of a strip of elements.
-const MAP_LANES: usize = 512;
+const MAP_LANES: usize = 1024;
 
 thread_local! {
     /// What a thread keeps from one dispatch to the next.

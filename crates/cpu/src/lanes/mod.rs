@@ -13,6 +13,8 @@ pub(crate) mod convert;
 pub(crate) mod float;
 pub(crate) mod int;
 pub(crate) mod scalar;
+#[cfg(test)]
+mod tests;
 
 use crate::tile::TilePath;
 
