@@ -105,6 +105,7 @@ pub(crate) enum TileOperand {
 pub(crate) struct MatrixOperand {
     pub values: [Reg; 2],
     pub ty: Scalar,
+}
 
 /// An operand of arithmetic in a map body.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -261,7 +261,9 @@ impl<'d> Worker<'d> {
         };
         let right_cell = if shared(right, share[1]) {
             let bytes = (right.rows + 16) * (right.columns + 64) * 4;
-            self.shared.panels.right(right.key(product), bytes)
+            let panels = &self.shared.panels;
+            self.known_right
+                .cell(right.key(product), |key| panels.right(key, bytes))
         } else {
             None
         };
@@ -276,7 +278,8 @@ impl<'d> Worker<'d> {
         // A packed left operand serves all products of its rows; with a right one that is not shared there are none.
         let left_cell = if right_panel.is_some() && shared(left, share[0]) {
             let bytes = (left.rows + 16) * (left.columns + 64) * 4;
-            self.shared.panels.left(left.key(product), bytes)
+            let panels = &self.shared.panels;
+            self.known_left.cell(left.key(product), |key| panels.left(key, bytes))
         } else {
             None
         };

@@ -10,6 +10,7 @@ mod matmul;
 mod memory;
 pub(crate) mod objects;
 pub(crate) mod panels;
+mod reduce;
 mod simd;
 mod simd_matrix;
 mod strip;
@@ -125,6 +126,8 @@ pub(crate) struct Worker<'d> {
     temporary: *mut u8,
     tile_scratch: crate::tile::Scratch,
     matmul_buffer: matmul::Buffers,
+    known_left: panels::Memo<crate::tile::PackedLeft>,
+    known_right: panels::Memo<crate::tile::PackedRight>,
 }
 
 /// A register as a run-time value.

@@ -181,6 +181,8 @@ impl<'d> Worker<'d> {
             temporary: unsafe { arena.add(temporary) },
             tile_scratch: std::mem::take(&mut kept.scratch),
             matmul_buffer: std::mem::take(&mut kept.buffers),
+            known_left: Default::default(),
+            known_right: Default::default(),
         };
         for &(reg, bits) in &program.constants {
             worker.set_all(reg, bits);
