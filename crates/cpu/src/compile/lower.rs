@@ -278,7 +278,7 @@ impl Lower<'_> {
             Op::Unary { op, operand, mode } => {
                 let ty = self.scalar(*operand);
                 let a = self.value(*operand)?;
-                self.unary(result, *op, ty, *mode, a)?;
+                self.unary(result, *op, ty, *mode, *operand, a)?;
             }
             Op::Binary { op, lhs, rhs, mode } => self.ir_binary(result, *op, *lhs, *rhs, *mode)?,
             Op::Ternary { op, a, b, c, .. } => {

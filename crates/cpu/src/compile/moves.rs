@@ -139,7 +139,7 @@ mod tests {
 
     const FILL: &str = "coop.init coop0\n";
     const COPY: &str = "coop.copy coop1, coop0\n";
-    const READ: &str = "%2: f32 = coop.get coop0[%1]\n";
+    const READ: &str = "%2: f32 = coop.get coop0 %1\n";
 
     #[test]
     fn straight_code() {

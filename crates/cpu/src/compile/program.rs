@@ -73,10 +73,19 @@ pub(crate) struct View {
     pub origin: Vec<Reg>,
     pub extents: Vec<ViewExtent>,
     pub scales: Option<ViewScales>,
-    /// All lanes see the same.
-    pub uniform: bool,
+    /// What lanes see differently.
+    pub varies: Varies,
     /// For messages.
     pub name: String,
+}
+
+/// What differs from lane to lane in a view.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Varies {
+    Nothing,
+    /// The origin in one dimension.
+    Origin(u8),
+    More,
 }
 
 #[derive(Clone, Copy, PartialEq, Debug)]

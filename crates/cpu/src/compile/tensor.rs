@@ -4,7 +4,7 @@ use anymetal_formats::ElementFormat;
 use anymetal_ir::{BinaryOp, Bounds, Extent, Scalar, TensorRef, ValueId};
 
 use super::lower::Lower;
-use super::program::{Access, Inst, Reg, View, ViewExtent, ViewScales};
+use super::program::{Access, Inst, Reg, Varies, View, ViewExtent, ViewScales};
 use crate::compile::classify::Class;
 use crate::fault::{AccessKind, CompileError};
 use crate::lanes::convert;
@@ -61,12 +61,17 @@ impl Lower<'_> {
             origin: self.all(&tensor.origin)?,
             extents,
             scales,
-            uniform: true,
+            varies: Varies::Nothing,
             name: self.tensor_name(tensor),
         };
-        let mut uniform = true;
-        view.visit(&mut |reg, _| uniform &= reg.is_uniform());
-        view.uniform = uniform;
+        let mut varying = 0;
+        view.visit(&mut |reg, _| varying += usize::from(!reg.is_uniform()));
+        let origin = view.origin.iter().position(|reg| !reg.is_uniform());
+        view.varies = match (varying, origin) {
+            (0, _) => Varies::Nothing,
+            (1, Some(dimension)) => Varies::Origin(dimension as u8),
+            _ => Varies::More,
+        };
         Ok(view)
     }
 

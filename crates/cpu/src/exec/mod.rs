@@ -5,6 +5,7 @@ pub(crate) mod arena;
 mod atomic;
 mod coop;
 mod coop_io;
+mod joined;
 mod mask;
 mod matmul;
 mod memory;

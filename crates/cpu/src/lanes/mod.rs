@@ -120,6 +120,15 @@ pub(crate) trait Un<A> {
 pub(crate) trait Bin<A, B = A> {
     type Out: Copy;
     fn apply(a: A, b: B) -> Self::Out;
+
+    /// As [`Un::chunk`].
+    ///
+    /// # Safety
+    /// The machine must have the instruction set.
+    #[inline(always)]
+    unsafe fn chunk<const ISA: u8>(_out: &mut [Self::Out; CHUNK], _a: &[A; CHUNK], _b: &[B; CHUNK]) -> bool {
+        false
+    }
 }
 
 /// An operation on three elements.
@@ -190,7 +199,15 @@ unsafe fn body1<const ISA: u8, A: Copy, F: Un<A>>(chunks: usize, out: *mut u8, a
 #[inline(always)]
 unsafe fn body2<const ISA: u8, A: Copy, B: Copy, F: Bin<A, B>>(chunks: usize, out: *mut u8, a: Src, b: Src) {
     #[inline(always)]
-    fn chunk<A: Copy, B: Copy, F: Bin<A, B>>(out: &mut [F::Out; CHUNK], a: [A; CHUNK], b: [B; CHUNK]) {
+    unsafe fn chunk<const ISA: u8, A: Copy, B: Copy, F: Bin<A, B>>(
+        out: &mut [F::Out; CHUNK],
+        a: [A; CHUNK],
+        b: [B; CHUNK],
+    ) {
+        // SAFETY: the loop is only called on a machine with its instruction set.
+        if unsafe { F::chunk::<ISA>(out, &a, &b) } {
+            return;
+        }
         for i in 0..CHUNK {
             out[i] = F::apply(a[i], b[i]);
         }
@@ -198,15 +215,18 @@ unsafe fn body2<const ISA: u8, A: Copy, B: Copy, F: Bin<A, B>>(chunks: usize, ou
     // SAFETY: see above.
     unsafe {
         if chunks == 0 {
-            let value = F::apply(*a.ptr.cast::<A>(), *b.ptr.cast::<B>());
-            *out.cast::<[F::Out; CHUNK]>() = [value; CHUNK];
+            let (a, b) = (*a.ptr.cast::<A>(), *b.ptr.cast::<B>());
+            let out = &mut *out.cast::<[F::Out; CHUNK]>();
+            if !F::chunk::<ISA>(out, &[a; CHUNK], &[b; CHUNK]) {
+                *out = [F::apply(a, b); CHUNK];
+            }
             return;
         }
         for c in 0..chunks {
             let a = *a.ptr.add(c * a.step).cast::<[A; CHUNK]>();
             let b = *b.ptr.add(c * b.step).cast::<[B; CHUNK]>();
             let out = &mut *out.cast::<[F::Out; CHUNK]>().add(c);
-            chunk::<A, B, F>(out, a, b);
+            chunk::<ISA, A, B, F>(out, a, b);
             chunk_ends();
         }
     }
