@@ -103,10 +103,10 @@ impl CpuKernel {
         options: &CpuOptions,
         tile_path: TilePath,
     ) -> Result<CpuKernel, CompileError> {
-        let isa = if options.portable_lanes || tile_path == TilePath::Portable {
+        let isa = if options.portable_lanes {
             Isa::Portable
         } else {
-            Isa::detect()
+            Isa::for_path(tile_path)
         };
         crate::limits::check(&kernel)?;
         let grouped = lower(&kernel, isa, false, options.sanitize.is_some())?;

@@ -90,12 +90,38 @@ impl Lower<'_> {
         out
     }
 
+    /// The loop and operands of an exponential whose argument is the difference just computed, for it alone.
+    fn of_difference(&self, op: UnaryOp, ty: Scalar, operand: ValueId, a: Reg) -> Option<(Fn2, Reg, Reg)> {
+        let f = match (op, ty) {
+            (UnaryOp::Exp, Scalar::F32) => float::exp_of_difference(self.isa),
+            (UnaryOp::Exp2, Scalar::F32) => float::exp2_of_difference(self.isa),
+            _ => return None,
+        };
+        let (
+            Inst::Op2 {
+                f: last,
+                out,
+                a: x,
+                b: y,
+            },
+            _,
+        ) = self.out.insts.last()?
+        else {
+            return None;
+        };
+        let Some(Plan::Own(subtract)) = float::binary(BinaryOp::Sub, ty, self.isa) else {
+            return None;
+        };
+        (*out == a && self.positions.uses(operand) == 1 && std::ptr::fn_addr_eq(*last, subtract)).then_some((f, *x, *y))
+    }
+
     pub(super) fn unary(
         &mut self,
         result: ValueId,
         op: UnaryOp,
         ty: Scalar,
         mode: MathMode,
+        operand: ValueId,
         a: Reg,
     ) -> Result<(), CompileError> {
         let plan = if ty.is_float() {
@@ -103,6 +129,17 @@ impl Lower<'_> {
         } else {
             int::unary(op, ty, self.isa).map(Plan::Own)
         };
+        if let Some((f, first, second)) = self.of_difference(op, ty, operand, a) {
+            self.out.insts.pop();
+            let out = self.define(result);
+            self.push(Inst::Op2 {
+                f,
+                out,
+                a: first,
+                b: second,
+            });
+            return Ok(());
+        }
         match plan {
             Some(Plan::Own(f)) => {
                 let out = self.define(result);

@@ -1,9 +1,10 @@
 //! Lowering of cooperative tensors and tile operations.
 
 use anymetal_ir::passes::Root;
-use anymetal_ir::{CoopRole, Inst as IrInst, Op, Operand, TensorRef, ValueId};
+use anymetal_ir::{CoopId, CoopRole, Inst as IrInst, Op, Operand, TensorRef, ValueId};
 
 use super::lower::Lower;
+use super::places::{TileShape, in_place};
 use super::program::{Convolution, Inst, TileOperand};
 use crate::fault::CompileError;
 
@@ -43,7 +44,12 @@ impl Lower<'_> {
                         b.rows, b.columns, b.element, a.rows, a.columns, a.element
                     )));
                 }
-                self.push(Inst::CoopCopy { to: to.0, from: from.0 });
+                let moves = a.simdgroups == b.simdgroups && self.moves.contains(&(std::ptr::from_ref(inst) as usize));
+                self.push(Inst::CoopCopy {
+                    to: to.0,
+                    from: from.0,
+                    moves,
+                });
             }
             Op::CoopGet { coop, slot } => {
                 let slot = self.value(*slot)?;
@@ -159,11 +165,21 @@ impl Lower<'_> {
                 self.depth = depth;
                 self.over = None;
                 self.map = 0;
+                let mut body = body?;
+                let shape = |coop: u32| {
+                    let tile = self.kernel.coop(CoopId(coop));
+                    let over = self.kernel.coop(*over);
+                    TileShape {
+                        elements: tile.rows as usize * tile.columns as usize,
+                        same: (tile.rows, tile.columns) == (over.rows, over.columns),
+                    }
+                };
+                in_place(&mut body, &self.vregs, shape);
                 self.push(Inst::CoopMap {
                     over: over.0,
                     captures,
                     tiles,
-                    body: Box::new(body?),
+                    body: Box::new(body),
                 });
             }
             Op::CoopElement(coop) => {

@@ -54,6 +54,8 @@ pub(super) struct Lower<'k> {
     pub effects: anymetal_ir::passes::Effects,
     /// Compiles for the sanitizer.
     pub watch: Option<super::watch::Watch>,
+    /// Copies of tiles whose source is dead afterwards, by the address of their instruction.
+    pub moves: std::collections::HashSet<usize>,
 }
 
 /// Compiles a kernel. `dense` says that strips may span threadgroups.
@@ -84,6 +86,7 @@ pub(crate) fn lower(kernel: &Kernel, isa: Isa, dense: bool, watch: bool) -> Resu
         deepest: [0; 2],
         effects: anymetal_ir::passes::Effects::of(kernel),
         watch: watch.then(|| super::watch::Watch::of(kernel)),
+        moves: super::moves::moves(kernel),
     };
     let body = lower.block(&kernel.body)?;
     let mut program = Program {
@@ -285,7 +288,7 @@ impl Lower<'_> {
             Op::Unary { op, operand, mode } => {
                 let ty = self.scalar(*operand);
                 let a = self.value(*operand)?;
-                self.unary(result, *op, ty, *mode, a)?;
+                self.unary(result, *op, ty, *mode, *operand, a)?;
             }
             Op::Binary { op, lhs, rhs, mode } => self.ir_binary(result, *op, *lhs, *rhs, *mode)?,
             Op::Ternary { op, a, b, c, .. } => {

@@ -6,6 +6,8 @@ pub(crate) mod classify;
 mod control;
 mod coop;
 mod lower;
+mod moves;
+mod places;
 pub(crate) mod program;
 mod tensor;
 mod watch;

@@ -73,8 +73,19 @@ pub(crate) struct View {
     pub origin: Vec<Reg>,
     pub extents: Vec<ViewExtent>,
     pub scales: Option<ViewScales>,
+    /// What lanes see differently.
+    pub varies: Varies,
     /// For messages.
     pub name: String,
+}
+
+/// What differs from lane to lane in a view.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Varies {
+    Nothing,
+    /// The origin in one dimension.
+    Origin(u8),
+    More,
 }
 
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -116,6 +127,23 @@ pub(crate) struct Convolution {
     pub destination: TileOperand,
     /// Neither the kernel nor another argument of it writes the memory of the weights.
     pub share_weights: bool,
+}
+
+/// An operand of arithmetic in a map body.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Place {
+    Reg(Reg),
+    /// The elements of a tile that the strip stands for, where they lie. The tile has the shape that the map runs over, and
+    /// whole chunks.
+    Tile(u32),
+}
+
+impl Place {
+    fn visit(&mut self, role: Role, f: &mut dyn FnMut(&mut Reg, Role)) {
+        if let Place::Reg(reg) = self {
+            f(reg, role);
+        }
+    }
 }
 
 /// A memory access.
@@ -248,6 +276,8 @@ pub(crate) enum Inst {
     CoopCopy {
         to: u32,
         from: u32,
+        /// The source is not looked at again: the tiles may exchange their memory.
+        moves: bool,
     },
     CoopGet {
         coop: u32,
@@ -317,6 +347,25 @@ pub(crate) enum Inst {
         over: u32,
         column: Reg,
         row: Option<Reg>,
+    },
+    /// `Op1` of a map body with tiles among its operands.
+    Map1 {
+        f: Fn1,
+        out: Place,
+        a: Place,
+    },
+    Map2 {
+        f: Fn2,
+        out: Place,
+        a: Place,
+        b: Place,
+    },
+    Map3 {
+        f: Fn3,
+        out: Place,
+        a: Place,
+        b: Place,
+        c: Place,
     },
     Matmul {
         descriptor: MatmulDescriptor,
@@ -437,7 +486,7 @@ pub(crate) enum Role {
 }
 
 impl View {
-    fn visit(&mut self, f: &mut dyn FnMut(&mut Reg, Role)) {
+    pub fn visit(&mut self, f: &mut dyn FnMut(&mut Reg, Role)) {
         f(&mut self.pointer, Role::Use);
         for reg in self
             .base_extents
@@ -582,6 +631,21 @@ impl Inst {
                 }
             }
             Inst::CoopElementSet { value, .. } => f(value, Use),
+            Inst::Map1 { out, a, .. } => {
+                a.visit(Use, f);
+                out.visit(Def, f);
+            }
+            Inst::Map2 { out, a, b, .. } => {
+                a.visit(Use, f);
+                b.visit(Use, f);
+                out.visit(Def, f);
+            }
+            Inst::Map3 { out, a, b, c, .. } => {
+                a.visit(Use, f);
+                b.visit(Use, f);
+                c.visit(Use, f);
+                out.visit(Def, f);
+            }
             Inst::CoopElementIndex { column, row, .. } => {
                 f(column, Def);
                 row.iter_mut().for_each(|reg| f(reg, Def));

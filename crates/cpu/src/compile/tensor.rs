@@ -4,7 +4,7 @@ use anymetal_formats::ElementFormat;
 use anymetal_ir::{BinaryOp, Bounds, Extent, Scalar, TensorRef, ValueId};
 
 use super::lower::Lower;
-use super::program::{Access, Inst, Reg, View, ViewExtent, ViewScales};
+use super::program::{Access, Inst, Reg, Varies, View, ViewExtent, ViewScales};
 use crate::compile::classify::Class;
 use crate::fault::{AccessKind, CompileError};
 use crate::lanes::convert;
@@ -53,7 +53,7 @@ impl Lower<'_> {
             }),
             None => None,
         };
-        Ok(View {
+        let mut view = View {
             pointer: self.value(tensor.pointer)?,
             format: tensor.format,
             base_extents: self.all(&tensor.base_extents)?,
@@ -61,8 +61,18 @@ impl Lower<'_> {
             origin: self.all(&tensor.origin)?,
             extents,
             scales,
+            varies: Varies::Nothing,
             name: self.tensor_name(tensor),
-        })
+        };
+        let mut varying = 0;
+        view.visit(&mut |reg, _| varying += usize::from(!reg.is_uniform()));
+        let origin = view.origin.iter().position(|reg| !reg.is_uniform());
+        view.varies = match (varying, origin) {
+            (0, _) => Varies::Nothing,
+            (1, Some(dimension)) => Varies::Origin(dimension as u8),
+            _ => Varies::More,
+        };
+        Ok(view)
     }
 
     /// What is left of the base in a dimension, further bounded by the view's own extent.

@@ -6,10 +6,11 @@ use anymetal_ir::{CoopRole, Cooperative, ReduceAxis, ReduceOp, Scalar};
 
 use super::affine::Tag;
 use super::mask::Mask;
+use super::reduce::{reduce_f32, reduce_float, reduce_i32};
 use super::{MapPlace, Outcome, Worker, read, write};
 use crate::compile::program::{Block, Inst, Reg};
-use crate::lanes::scalar::{Bf16, F16, Float};
-use crate::lanes::{CHUNK, Isa};
+use crate::lanes::scalar::{Bf16, F16};
+use crate::lanes::{CHUNK, convert};
 
 /// What does not change from dispatch to dispatch.
 #[derive(Debug)]
@@ -59,6 +60,38 @@ impl CoopInfo {
     }
 }
 
+/// Walks over the instances of a scope that take part.
+pub(super) struct Instances {
+    next: usize,
+    count: usize,
+    /// Lanes of an instance.
+    lanes: usize,
+    live: usize,
+    /// A byte for each live lane; without it all take part.
+    mask: Option<*const u8>,
+}
+
+impl Iterator for Instances {
+    type Item = (usize, usize);
+
+    fn next(&mut self) -> Option<(usize, usize)> {
+        while self.next < self.count {
+            let instance = self.next;
+            self.next += 1;
+            let first = instance * self.lanes;
+            let Some(mask) = self.mask else {
+                return Some((instance, first));
+            };
+            let end = (first + self.lanes).min(self.live);
+            // SAFETY: masks have a byte for each live lane.
+            if let Some(lane) = (first..end).find(|&lane| unsafe { *mask.add(lane) != 0 }) {
+                return Some((instance, lane));
+            }
+        }
+        None
+    }
+}
+
 /// Slots are `i32`.
 fn slot_of(bits: u64) -> i64 {
     i64::from(bits as u32 as i32)
@@ -75,17 +108,21 @@ impl<'d> Worker<'d> {
         self.lanes.live.div_ceil(CHUNK * simdgroups.max(1))
     }
 
-    /// The first active lane of an instance; `None` if it takes no part.
-    pub(super) fn leader(&self, simdgroups: usize, instance: usize) -> Option<usize> {
-        let lanes = CHUNK * simdgroups.max(1);
-        self.first_active(instance * lanes, (instance + 1) * lanes)
-    }
-
-    /// Instances with at least one active lane, and that lane.
-    pub(super) fn active_instances(&self, simdgroups: usize) -> Vec<(usize, usize)> {
-        (0..self.instances(simdgroups))
-            .filter_map(|instance| Some((instance, self.leader(simdgroups, instance)?)))
-            .collect()
+    /// Instances with at least one active lane, and that lane. The mask must not change before the end.
+    pub(super) fn active_instances(&self, simdgroups: usize) -> Instances {
+        Instances {
+            next: 0,
+            count: match self.lanes.current {
+                Mask::None => 0,
+                _ => self.instances(simdgroups),
+            },
+            lanes: CHUNK * simdgroups.max(1),
+            live: self.lanes.live,
+            mask: match self.lanes.current {
+                Mask::Part(slot) => Some(self.mask_ptr(slot)),
+                _ => None,
+            },
+        }
     }
 
     pub(super) fn cooperative(&mut self, inst: &'d Inst) -> Outcome {
@@ -97,8 +134,14 @@ impl<'d> Worker<'d> {
                     unsafe { tile.instance(instance).write_bytes(0, tile.elements() * tile.size) };
                 }
             }
-            Inst::CoopCopy { to, from } => {
-                let (to, from) = (self.tiles[*to as usize], self.tiles[*from as usize]);
+            Inst::CoopCopy { to, from, moves } => {
+                let (at, source) = (*to as usize, *from as usize);
+                let (to, from) = (self.tiles[at], self.tiles[source]);
+                if *moves && self.lanes.current == Mask::All && to.stride == from.stride {
+                    self.tiles[at].base = from.base;
+                    self.tiles[source].base = to.base;
+                    return Ok(());
+                }
                 for (instance, _) in self.active_instances(to.simdgroups) {
                     // SAFETY: the compiler checked that the tiles have the same shape; a tile may be copied to itself.
                     unsafe {
@@ -249,18 +292,21 @@ impl<'d> Worker<'d> {
                 && (part.columns == 1 || part.rows == tile.rows)
                 && part.simdgroups == tile.simdgroups
         });
-        let active = self.active_instances(tile.simdgroups);
-        let mut at = 0;
-        while at < active.len() {
-            let (instance, leader) = active[at];
+        let mut active = self.active_instances(tile.simdgroups);
+        let mut pending = active.next();
+        while let Some((instance, leader)) = pending {
             let mut count = 1;
-            while joins
-                && at + count < active.len()
-                && active[at + count].0 == instance + count
-                && captures.iter().all(|&(outside, _)| {
-                    self.lane_value(outside, active[at + count].1) == self.lane_value(outside, leader)
-                })
-            {
+            loop {
+                pending = active.next();
+                let Some((next, lane)) = pending else { break };
+                let same = joins
+                    && next == instance + count
+                    && captures
+                        .iter()
+                        .all(|&(outside, _)| self.lane_value(outside, lane) == self.lane_value(outside, leader));
+                if !same {
+                    break;
+                }
                 count += 1;
             }
             for &(outside, inside) in captures {
@@ -276,7 +322,6 @@ impl<'d> Worker<'d> {
                 raised.lane = leader;
                 return Err(raised);
             }
-            at += count;
         }
         Ok(())
     }
@@ -319,21 +364,23 @@ impl<'d> Worker<'d> {
             return;
         }
         let columns = over.columns.max(1);
+        if tile.columns == 1 {
+            let (row, column) = (place.element / columns, place.element % columns);
+            let f = convert::spread(size, self.shared.isa);
+            // SAFETY: rows are inside the reduction tensor (those of several instances lie side by side when they run
+            // together), the register holds all lanes.
+            unsafe { f(from.add(row * bytes), column, columns, live, to) };
+            return;
+        }
         let mut lane = 0;
         while lane < live {
             let at = place.element + lane;
-            let (row, column) = (at / columns, at % columns);
+            let column = at % columns;
             let run = (columns - column).min(live - lane);
-            // SAFETY: rows and columns are inside the reduction tensor (those of several instances lie side by side when
-            // they run together), lanes inside the register.
+            // SAFETY: columns are inside the reduction tensor, lanes inside the register.
             unsafe {
-                if tile.columns == 1 {
-                    let value = read(from.add(row * bytes), size);
-                    super::splat(to.add(lane * bytes), size, run, value);
-                } else {
-                    let from = from.add(column.min(tile.columns - run) * bytes);
-                    std::ptr::copy_nonoverlapping(from, to.add(lane * bytes), run * bytes);
-                }
+                let from = from.add(column.min(tile.columns - run) * bytes);
+                std::ptr::copy_nonoverlapping(from, to.add(lane * bytes), run * bytes);
             }
             lane += run;
         }
@@ -376,17 +423,26 @@ impl<'d> Worker<'d> {
             tile.elements().max(1)
         };
         let rows = tile.elements() / columns;
-        let (_, to_column) = self.dst(column);
-        let to_row = row.map(|row| self.dst(row).1);
-        for lane in 0..self.lanes.live {
-            let at = place.element + lane;
+        let to_column = self.dst(column).1.cast::<i32>();
+        let to_row = row.map(|row| self.dst(row).1.cast::<i32>());
+        let live = self.lanes.live;
+        let (mut row, mut column) = (place.element / columns % rows.max(1), place.element % columns);
+        let mut lane = 0;
+        while lane < live {
+            let run = (columns - column).min(live - lane);
             // SAFETY: the registers hold all lanes of `i32`.
             unsafe {
-                to_column.cast::<i32>().add(lane).write((at % columns) as i32);
+                for i in 0..run {
+                    to_column.add(lane + i).write((column + i) as i32);
+                }
                 if let Some(to_row) = to_row {
-                    to_row.cast::<i32>().add(lane).write((at / columns % rows) as i32);
+                    std::slice::from_raw_parts_mut(to_row.add(lane), run).fill(row as i32);
                 }
             }
+            lane += run;
+            column = 0;
+            // Rows start anew in each instance.
+            row = if row + 1 == rows { 0 } else { row + 1 };
         }
     }
 
@@ -394,14 +450,24 @@ impl<'d> Worker<'d> {
         let element = self.info(from).coop.element;
         let (to, from) = (self.tiles[to as usize], self.tiles[from as usize]);
         let isa = self.shared.isa;
+        // Rows of instances that lie side by side are rows of one tile.
+        let together = axis == ReduceAxis::Rows
+            && self.lanes.current == Mask::All
+            && identity.is_uniform()
+            && from.stride == from.elements() * from.size
+            && (to.stride, to.elements()) == (from.rows * to.size, from.rows);
+        let joined = if together { self.instances(from.simdgroups) } else { 1 };
         for (instance, leader) in self.active_instances(from.simdgroups) {
+            if together && instance > 0 {
+                break;
+            }
             let identity = self.lane_value(identity, leader);
             let (source, target) = (from.instance(instance), to.instance(instance));
             let count = match axis {
-                ReduceAxis::Rows => from.rows.min(to.elements()),
+                ReduceAxis::Rows => from.rows.min(to.elements()) * joined,
                 ReduceAxis::Columns => from.columns.min(to.elements()),
             };
-            let shape = (from.rows, from.columns);
+            let shape = (from.rows * joined, from.columns);
             // SAFETY: the source holds rows · columns elements, the target `count`.
             unsafe {
                 match element {
@@ -433,196 +499,5 @@ impl CoopInfo {
             }
             out
         })
-    }
-}
-
-#[inline(always)]
-fn combine(op: ReduceOp, a: f32, b: f32) -> f32 {
-    match op {
-        ReduceOp::Sum => a + b,
-        ReduceOp::Max => a.max(b),
-        ReduceOp::Min => a.min(b),
-    }
-}
-
-/// Rows or columns of a tile of `f32`, with sums in 16 strands.
-///
-/// # Safety
-/// `source` must hold `shape.0 · shape.1` elements, `target` `count`.
-#[inline(always)]
-unsafe fn reduce_f32_body(
-    axis: ReduceAxis,
-    op: ReduceOp,
-    source: *const f32,
-    (rows, columns): (usize, usize),
-    target: *mut f32,
-    count: usize,
-    identity: f32,
-) {
-    const WIDTH: usize = 16;
-    // SAFETY: by the function's contract.
-    let (source, target) = unsafe {
-        (
-            std::slice::from_raw_parts(source, rows * columns),
-            std::slice::from_raw_parts_mut(target, count),
-        )
-    };
-    match axis {
-        ReduceAxis::Rows => {
-            for (row, target) in source.chunks_exact(columns.max(1)).zip(target) {
-                let mut total = identity;
-                let (chunks, rest) = row.as_chunks::<WIDTH>();
-                if let Some((first, chunks)) = chunks.split_first() {
-                    let mut strands = *first;
-                    for chunk in chunks {
-                        for i in 0..WIDTH {
-                            strands[i] = combine(op, strands[i], chunk[i]);
-                        }
-                    }
-                    let mut width = WIDTH / 2;
-                    while width > 0 {
-                        for i in 0..width {
-                            strands[i] = combine(op, strands[i], strands[i + width]);
-                        }
-                        width /= 2;
-                    }
-                    total = combine(op, total, strands[0]);
-                }
-                for &value in rest {
-                    total = combine(op, total, value);
-                }
-                *target = total;
-            }
-        }
-        ReduceAxis::Columns => {
-            target.fill(identity);
-            for row in source.chunks_exact(columns.max(1)) {
-                for (target, &value) in target.iter_mut().zip(row) {
-                    *target = combine(op, *target, value);
-                }
-            }
-        }
-    }
-}
-
-/// # Safety
-/// As for [`reduce_f32_body`], on a machine with AVX2.
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2,fma")]
-unsafe fn reduce_f32_avx2<const OP: u8>(
-    axis: ReduceAxis,
-    source: *const f32,
-    shape: (usize, usize),
-    target: *mut f32,
-    count: usize,
-    identity: f32,
-) {
-    let op = match OP {
-        0 => ReduceOp::Sum,
-        1 => ReduceOp::Max,
-        _ => ReduceOp::Min,
-    };
-    // SAFETY: by the function's contract.
-    unsafe { reduce_f32_body(axis, op, source, shape, target, count, identity) }
-}
-
-/// # Safety
-/// As for [`reduce_f32_body`].
-unsafe fn reduce_f32(
-    isa: Isa,
-    axis: ReduceAxis,
-    op: ReduceOp,
-    source: *const f32,
-    shape: (usize, usize),
-    target: *mut f32,
-    count: usize,
-    identity: u64,
-) {
-    let identity = f32::from_bits(identity as u32);
-    // SAFETY: by the function's contract; the instruction set was detected.
-    unsafe {
-        match (isa, op) {
-            #[cfg(target_arch = "x86_64")]
-            (Isa::Avx2, ReduceOp::Sum) => {
-                reduce_f32_avx2::<0>(axis, source, shape, target, count, identity);
-            }
-            #[cfg(target_arch = "x86_64")]
-            (Isa::Avx2, ReduceOp::Max) => {
-                reduce_f32_avx2::<1>(axis, source, shape, target, count, identity);
-            }
-            #[cfg(target_arch = "x86_64")]
-            (Isa::Avx2, ReduceOp::Min) => {
-                reduce_f32_avx2::<2>(axis, source, shape, target, count, identity);
-            }
-            _ => reduce_f32_body(axis, op, source, shape, target, count, identity),
-        }
-    }
-}
-
-/// Half and bfloat tiles, reduced in `f32` and rounded once.
-///
-/// # Safety
-/// As for [`reduce_f32_body`].
-unsafe fn reduce_float<T: Float>(
-    axis: ReduceAxis,
-    op: ReduceOp,
-    source: *const u8,
-    (rows, columns): (usize, usize),
-    target: *mut u8,
-    count: usize,
-    identity: u64,
-) {
-    let identity = T::from_bits(identity as u32).widen();
-    for i in 0..count {
-        let mut total = identity;
-        let length = match axis {
-            ReduceAxis::Rows => columns,
-            ReduceAxis::Columns => rows,
-        };
-        for j in 0..length {
-            let at = match axis {
-                ReduceAxis::Rows => i * columns + j,
-                ReduceAxis::Columns => j * columns + i,
-            };
-            // SAFETY: by the function's contract.
-            total = combine(op, total, unsafe { (*source.cast::<T>().add(at)).widen() });
-        }
-        // SAFETY: by the function's contract.
-        unsafe { target.cast::<T>().add(i).write(T::narrow(total)) };
-    }
-}
-
-/// # Safety
-/// As for [`reduce_f32_body`].
-unsafe fn reduce_i32(
-    axis: ReduceAxis,
-    op: ReduceOp,
-    source: *const u8,
-    (rows, columns): (usize, usize),
-    target: *mut u8,
-    count: usize,
-    identity: u64,
-) {
-    for i in 0..count {
-        let mut total = identity as u32 as i32;
-        let length = match axis {
-            ReduceAxis::Rows => columns,
-            ReduceAxis::Columns => rows,
-        };
-        for j in 0..length {
-            let at = match axis {
-                ReduceAxis::Rows => i * columns + j,
-                ReduceAxis::Columns => j * columns + i,
-            };
-            // SAFETY: by the function's contract.
-            let value = unsafe { *source.cast::<i32>().add(at) };
-            total = match op {
-                ReduceOp::Sum => total.wrapping_add(value),
-                ReduceOp::Max => total.max(value),
-                ReduceOp::Min => total.min(value),
-            };
-        }
-        // SAFETY: by the function's contract.
-        unsafe { target.cast::<i32>().add(i).write(total) };
     }
 }

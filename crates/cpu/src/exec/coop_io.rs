@@ -96,7 +96,8 @@ impl<'d> Worker<'d> {
             return raise(FaultKind::TileOperation { reason }, lane);
         }
         let value = |worker: &Self, reg| worker.lane_value(reg, lane) as i64;
-        let base_extents: Vec<i64> = view.base_extents.iter().map(|&reg| value(self, reg)).collect();
+        let base_extents =
+            |worker: &Self| -> Vec<i64> { view.base_extents.iter().map(|&reg| value(worker, reg)).collect() };
         let mut region = Region {
             format: view.format,
             base: std::ptr::null_mut(),
@@ -109,7 +110,7 @@ impl<'d> Worker<'d> {
         };
         for d in 0..rank {
             let origin = value(self, view.origin[d]);
-            let rest = base_extents[d].saturating_sub(origin).max(0);
+            let rest = value(self, view.base_extents[d]).saturating_sub(origin).max(0);
             let (own, is_static) = match view.extents[d] {
                 ViewExtent::Rest => (rest, false),
                 ViewExtent::Dynamic(reg) => (value(self, reg).max(0), false),
@@ -121,7 +122,7 @@ impl<'d> Worker<'d> {
                     dimension: d as u32,
                     origin,
                     extent: own,
-                    tensor_extents: base_extents,
+                    tensor_extents: base_extents(self),
                 };
                 return raise(kind, lane);
             }
@@ -130,7 +131,7 @@ impl<'d> Worker<'d> {
                     access,
                     tensor: view.name.clone(),
                     coordinates: view.origin.iter().map(|&reg| value(self, reg)).collect(),
-                    extents: base_extents,
+                    extents: base_extents(self),
                 };
                 return raise(kind, lane);
             }

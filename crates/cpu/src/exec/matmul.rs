@@ -6,7 +6,7 @@ use anymetal_ir::{MatmulDescriptor, Scalar};
 use super::coop_io::Region;
 use super::panels::{PanelKey, fresh};
 use super::{Outcome, Worker, raise};
-use crate::compile::program::TileOperand;
+use crate::compile::program::{TileOperand, Varies, View};
 use crate::fault::{AccessKind, FaultKind};
 use crate::lanes::scalar::{Bf16, F16, Float};
 use crate::tile::{
@@ -47,12 +47,12 @@ pub(super) fn format_of(scalar: Scalar) -> ElementFormat {
 
 /// An operand resolved for one instance: rows × columns as the product sees them.
 #[derive(Clone, Copy)]
-struct Source {
-    region: Region,
+pub(super) struct Source {
+    pub region: Region,
     /// Dimension of the view that rows (columns) run along.
     row_dimension: usize,
-    rows: usize,
-    columns: usize,
+    pub rows: usize,
+    pub columns: usize,
     in_memory: bool,
 }
 
@@ -119,7 +119,7 @@ impl Source {
 
 impl<'d> Worker<'d> {
     /// An operand as an instance sees it. `row_dimension` is the view's dimension that rows run along.
-    fn source(
+    pub(super) fn source(
         &mut self,
         operand: &TileOperand,
         instance: usize,
@@ -127,12 +127,12 @@ impl<'d> Worker<'d> {
         (rows, columns): (Option<usize>, Option<usize>),
         row_dimension: usize,
     ) -> Outcome<Source> {
-        let (region, in_memory) = match operand {
-            TileOperand::View(view) => (self.region(view, lane, AccessKind::Read)?, true),
+        let region = match operand {
+            TileOperand::View(view) => return self.view_source(view, lane, (rows, columns), row_dimension),
             TileOperand::Coop(coop) => {
                 let tile = self.tiles[*coop as usize];
                 let element = self.shared.coops[*coop as usize].coop.element;
-                let region = Region {
+                Region {
                     format: format_of(element),
                     base: tile.instance(instance),
                     pointer: 0,
@@ -141,17 +141,33 @@ impl<'d> Worker<'d> {
                     valid: [tile.columns, tile.rows],
                     strides: [1, tile.columns as i64],
                     scales: None,
-                };
-                (region, false)
+                }
             }
         };
-        let extent = |d: usize| region.extents[d];
         Ok(Source {
-            rows: rows.unwrap_or(extent(row_dimension)),
-            columns: columns.unwrap_or(extent(1 - row_dimension)),
+            rows: rows.unwrap_or(region.extents[row_dimension]),
+            columns: columns.unwrap_or(region.extents[1 - row_dimension]),
             region,
             row_dimension,
-            in_memory,
+            in_memory: false,
+        })
+    }
+
+    /// An operand in memory, likewise.
+    pub(super) fn view_source(
+        &mut self,
+        view: &View,
+        lane: usize,
+        (rows, columns): (Option<usize>, Option<usize>),
+        row_dimension: usize,
+    ) -> Outcome<Source> {
+        let region = self.region(view, lane, AccessKind::Read)?;
+        Ok(Source {
+            rows: rows.unwrap_or(region.extents[row_dimension]),
+            columns: columns.unwrap_or(region.extents[1 - row_dimension]),
+            region,
+            row_dimension,
+            in_memory: true,
         })
     }
 
@@ -164,22 +180,32 @@ impl<'d> Worker<'d> {
         destination: &'d TileOperand,
         share: [bool; 2],
     ) -> Outcome {
+        if let Some(job) = self.joined(descriptor, simdgroups, left, right, destination)? {
+            return self.multiply(descriptor, &job, share);
+        }
         let row_of = |transposed: bool| if transposed { 0 } else { 1 };
         let (m, n) = (descriptor.m as usize, descriptor.n as usize);
         // Instances with the same right operand whose rows follow each other make one product.
         let mut job: Option<Job> = None;
+        let same_for_all = matches!(right, TileOperand::View(view) if view.varies == Varies::Nothing);
+        let right_operand = right;
+        let mut known_right: Option<Source> = None;
         for (instance, lane) in self.active_instances(simdgroups) {
             let k = descriptor.k.map(|k| k as usize);
             let left = self.source(left, instance, lane, (Some(m), k), row_of(descriptor.transpose_left))?;
             // A dynamic K is what the left operand has.
             let k = k.unwrap_or(left.columns);
-            let right = self.source(
-                right,
-                instance,
-                lane,
-                (Some(k), Some(n)),
-                row_of(descriptor.transpose_right),
-            )?;
+            let right = match known_right {
+                Some(known) if same_for_all && known.rows == k => known,
+                _ => self.source(
+                    right_operand,
+                    instance,
+                    lane,
+                    (Some(k), Some(n)),
+                    row_of(descriptor.transpose_right),
+                )?,
+            };
+            known_right = Some(right);
             for source in [&left, &right] {
                 let elements = (source.rows as u64).saturating_mul(source.columns as u64);
                 if elements > crate::limits::OPERAND_ELEMENTS {
@@ -254,7 +280,9 @@ impl<'d> Worker<'d> {
         };
         let right_cell = if shared(right, share[1]) {
             let bytes = (right.rows + 16) * (right.columns + 64) * 4;
-            self.shared.panels.right(right.key(product), bytes)
+            let panels = &self.shared.panels;
+            self.known_right
+                .cell(right.key(product), |key| panels.right(key, bytes))
         } else {
             None
         };
@@ -269,7 +297,8 @@ impl<'d> Worker<'d> {
         // A packed left operand serves all products of its rows; with a right one that is not shared there are none.
         let left_cell = if right_panel.is_some() && shared(left, share[0]) {
             let bytes = (left.rows + 16) * (left.columns + 64) * 4;
-            self.shared.panels.left(left.key(product), bytes)
+            let panels = &self.shared.panels;
+            self.known_left.cell(left.key(product), |key| panels.left(key, bytes))
         } else {
             None
         };
@@ -385,12 +414,12 @@ impl<'d> Worker<'d> {
 }
 
 /// One product.
-struct Job {
-    left: Source,
-    right: Source,
-    target: Target,
+pub(super) struct Job {
+    pub left: Source,
+    pub right: Source,
+    pub target: Target,
     /// For faults.
-    lane: usize,
+    pub lane: usize,
 }
 
 impl Job {
@@ -458,13 +487,13 @@ fn clipped(source: &Source) -> Region {
 
 /// The writable part of a destination.
 pub(super) struct Target {
-    pub(super) base: *mut u8,
-    pub(super) format: ElementFormat,
-    pub(super) rows: usize,
-    pub(super) columns: usize,
+    pub base: *mut u8,
+    pub format: ElementFormat,
+    pub rows: usize,
+    pub columns: usize,
     /// In elements.
-    pub(super) row_stride: i64,
-    pub(super) column_stride: i64,
+    pub row_stride: i64,
+    pub column_stride: i64,
 }
 
 impl Target {

@@ -6,11 +6,13 @@ mod atomic;
 mod convolution;
 mod coop;
 mod coop_io;
+mod joined;
 mod mask;
 mod matmul;
 mod memory;
 pub(crate) mod objects;
 pub(crate) mod panels;
+mod reduce;
 mod simd;
 mod simd_matrix;
 mod strip;
@@ -26,7 +28,7 @@ use anymetal_ir::{LocationId, Scope};
 use self::affine::Tag;
 use self::mask::{AFTER_IF, AFTER_LOOP, BROKEN, CONTINUED, Frame, LIVE, Mask, SIDES, SLOTS};
 use self::objects::Object;
-use crate::compile::program::{Block, Comparison, Inst, Program, Reg};
+use crate::compile::program::{Block, Comparison, Inst, Place, Program, Reg};
 use crate::fault::FaultKind;
 use crate::lanes::{CHUNK, Src};
 use crate::launch::Traffic;
@@ -131,6 +133,8 @@ pub(crate) struct Worker<'d> {
     tile_scratch: crate::tile::Scratch,
     matmul_buffer: matmul::Buffers,
     convolution_buffer: convolution::Buffers,
+    known_left: panels::Memo<crate::tile::PackedLeft>,
+    known_right: panels::Memo<crate::tile::PackedRight>,
 }
 
 /// A register as a run-time value.
@@ -237,6 +241,39 @@ impl<'d> Worker<'d> {
         (chunks, self.ptr(reg))
     }
 
+    /// Where the strip's elements of a tile lie.
+    #[inline(always)]
+    fn elements(&self, coop: u32) -> (*mut u8, usize) {
+        let tile = self.tiles[coop as usize];
+        let (instance, element) = self.map.map_or((0, 0), |map| (map.instance, map.element));
+        // SAFETY: elements of the strip are inside the tile, or those of the instances after it that run together.
+        (unsafe { tile.instance(instance).add(element * tile.size) }, tile.size)
+    }
+
+    /// An operand of a map body as a source.
+    #[inline(always)]
+    fn place(&mut self, place: Place) -> Src {
+        match place {
+            Place::Reg(reg) => self.src(reg),
+            Place::Tile(coop) => {
+                let (ptr, size) = self.elements(coop);
+                Src {
+                    ptr,
+                    step: CHUNK * size,
+                }
+            }
+        }
+    }
+
+    /// Where a result of a map body goes, and the number of chunks.
+    #[inline(always)]
+    fn place_to(&mut self, place: Place) -> (usize, *mut u8) {
+        match place {
+            Place::Reg(reg) => self.dst(reg),
+            Place::Tile(coop) => (self.lanes.chunks, self.elements(coop).0),
+        }
+    }
+
     /// Sets a register to one value in all lanes.
     fn set_all(&mut self, reg: Reg, value: u64) {
         let (chunks, ptr) = self.dst(reg);
@@ -311,6 +348,24 @@ impl<'d> Worker<'d> {
             Inst::Op3 { f, out, a, b, c } => {
                 let (a, b, c) = (self.src(*a), self.src(*b), self.src(*c));
                 let (chunks, out) = self.dst(*out);
+                // SAFETY: as above.
+                unsafe { f(chunks, out, a, b, c) }
+            }
+            Inst::Map1 { f, out, a } => {
+                let a = self.place(*a);
+                let (chunks, out) = self.place_to(*out);
+                // SAFETY: as above; a tile has whole chunks of the operation's element type, in use as far as the strip goes.
+                unsafe { f(chunks, out, a) }
+            }
+            Inst::Map2 { f, out, a, b } => {
+                let (a, b) = (self.place(*a), self.place(*b));
+                let (chunks, out) = self.place_to(*out);
+                // SAFETY: as above.
+                unsafe { f(chunks, out, a, b) }
+            }
+            Inst::Map3 { f, out, a, b, c } => {
+                let (a, b, c) = (self.place(*a), self.place(*b), self.place(*c));
+                let (chunks, out) = self.place_to(*out);
                 // SAFETY: as above.
                 unsafe { f(chunks, out, a, b, c) }
             }

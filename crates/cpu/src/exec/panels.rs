@@ -1,7 +1,7 @@
 //! Packed operands that the workers of a dispatch share, and the memory that outlives it.
 
 use std::collections::HashMap;
-use std::hash::Hash;
+use std::hash::{BuildHasherDefault, Hash, Hasher};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
@@ -18,7 +18,7 @@ const SPARE_BYTES: usize = 64 << 20;
 
 /// What a packed operand is known by. Memory that the dispatch does not write stays as it is, so the place of the elements
 /// stands for their values.
-#[derive(Clone, PartialEq, Eq, Hash)]
+#[derive(Clone, PartialEq, Eq)]
 pub(super) struct PanelKey {
     pub base: usize,
     pub format: ElementFormat,
@@ -31,15 +31,83 @@ pub(super) struct PanelKey {
     pub transposed: bool,
 }
 
+impl Hash for PanelKey {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        // What tells tiles of a kernel apart; equality looks at the rest.
+        state.write_u64(self.base as u64);
+        for value in [self.shape[0], self.shape[1], self.valid[0], self.valid[1]] {
+            state.write_u64(value as u64);
+        }
+        for value in self.origin {
+            state.write_u64(value as u64);
+        }
+    }
+}
+
+/// A multiplicative hash: look-ups happen for each product, of keys that nobody chooses to collide.
+#[derive(Default)]
+pub(super) struct KeyHasher(u64);
+
+impl Hasher for KeyHasher {
+    fn finish(&self) -> u64 {
+        // The high bits are the mixed ones; tables look at both ends.
+        self.0.rotate_left(26)
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for &byte in bytes {
+            self.write_u64(u64::from(byte));
+        }
+    }
+
+    fn write_u64(&mut self, value: u64) {
+        self.0 = (self.0.rotate_left(5) ^ value).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    }
+}
+
 /// A packed operand, once a worker has packed it.
 pub(super) type Panel<T> = Arc<OnceLock<T>>;
 
-/// Packed operands of a dispatch, for all workers.
+type Panels<T> = HashMap<PanelKey, Panel<T>, BuildHasherDefault<KeyHasher>>;
+
+/// Packed operands of a dispatch, for all workers. On cache lines of its own: what lies beside it is read by everyone.
 #[derive(Default)]
+#[repr(align(128))]
 pub(crate) struct PanelCache {
-    left: Mutex<HashMap<PanelKey, Panel<PackedLeft>>>,
-    right: Mutex<HashMap<PanelKey, Panel<PackedRight>>>,
+    left: Mutex<Panels<PackedLeft>>,
+    right: Mutex<Panels<PackedRight>>,
     bytes: AtomicUsize,
+}
+
+/// The packed operands that a worker used last, which it finds without asking the others.
+pub(super) struct Memo<T> {
+    entries: Vec<Option<(PanelKey, Panel<T>)>>,
+}
+
+impl<T> Default for Memo<T> {
+    fn default() -> Self {
+        Memo { entries: Vec::new() }
+    }
+}
+
+impl<T> Memo<T> {
+    /// Entries; a key has one place.
+    const PLACES: usize = 256;
+
+    /// The cell of a key: the worker's own, or what `ask` answers for the dispatch.
+    pub fn cell(&mut self, key: PanelKey, ask: impl FnOnce(PanelKey) -> Option<Panel<T>>) -> Option<&Panel<T>> {
+        let mut hasher = KeyHasher::default();
+        key.hash(&mut hasher);
+        if self.entries.is_empty() {
+            self.entries.resize_with(Self::PLACES, || None);
+        }
+        let place = &mut self.entries[hasher.finish() as usize % Self::PLACES];
+        if place.as_ref().is_none_or(|(known, _)| *known != key) {
+            let panel = ask(key.clone())?;
+            *place = Some((key, panel));
+        }
+        place.as_ref().map(|(_, panel)| panel)
+    }
 }
 
 impl PanelCache {
@@ -53,7 +121,7 @@ impl PanelCache {
         self.cell(&self.right, key, bytes)
     }
 
-    fn cell<T>(&self, panels: &Mutex<HashMap<PanelKey, Panel<T>>>, key: PanelKey, bytes: usize) -> Option<Panel<T>> {
+    fn cell<T>(&self, panels: &Mutex<Panels<T>>, key: PanelKey, bytes: usize) -> Option<Panel<T>> {
         let mut panels = lock(panels);
         if let Some(panel) = panels.get(&key) {
             return Some(panel.clone());
@@ -129,7 +197,7 @@ pub(super) fn fresh<T: Reusable>(bytes: usize) -> T {
     }
 }
 
-fn give_back<T: Reusable>(spare: &Mutex<Vec<T>>, panels: &mut Mutex<HashMap<PanelKey, Panel<T>>>) {
+fn give_back<T: Reusable>(spare: &Mutex<Vec<T>>, panels: &mut Mutex<Panels<T>>) {
     let panels = panels.get_mut().unwrap_or_else(|e| e.into_inner());
     let mut spare = lock(spare);
     for (_, panel) in panels.drain() {

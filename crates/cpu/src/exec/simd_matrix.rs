@@ -218,7 +218,7 @@ impl Worker<'_> {
                 match self.shared.isa {
                     Isa::Portable => multiply_body([&a, &b], c.as_ref(), out, ty, chunk, add_product),
                     #[cfg(target_arch = "x86_64")]
-                    Isa::Avx2 => multiply_avx2([&a, &b], c.as_ref(), out, ty, chunk),
+                    Isa::Avx2 | Isa::Avx512 => multiply_avx2([&a, &b], c.as_ref(), out, ty, chunk),
                 }
             }
         }

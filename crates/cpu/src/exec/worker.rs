@@ -16,7 +16,7 @@ use crate::launch::Traffic;
 use crate::tile::Scratch;
 
 /// Lanes of a strip of elements.
-const MAP_LANES: usize = 512;
+const MAP_LANES: usize = 1024;
 
 thread_local! {
     /// What a thread keeps from one dispatch to the next.
@@ -186,6 +186,8 @@ impl<'d> Worker<'d> {
             tile_scratch: std::mem::take(&mut kept.scratch),
             matmul_buffer: std::mem::take(&mut kept.buffers),
             convolution_buffer: std::mem::take(&mut kept.convolution),
+            known_left: Default::default(),
+            known_right: Default::default(),
         };
         for &(reg, bits) in &program.constants {
             worker.set_all(reg, bits);

@@ -13,6 +13,11 @@ impl<A: Cast<T>, T: Copy> Un<A> for To<T> {
     fn apply(a: A) -> T {
         a.cast()
     }
+    #[inline(always)]
+    unsafe fn chunk<const ISA: u8>(out: &mut [T; CHUNK], a: &[A; CHUNK]) -> bool {
+        // SAFETY: the caller's promise is the function's.
+        unsafe { A::cast_chunk::<ISA>(out, a) }
+    }
 }
 
 /// Conversions to all types, without vector code of their own.
@@ -312,11 +317,20 @@ unsafe fn blend_avx2<T: Copy>(chunks: usize, into: *mut u8, from: Src, mask: *co
     unsafe { blend_body::<T>(chunks, into, from, mask) }
 }
 
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi2")]
+unsafe fn blend_avx512<T: Copy>(chunks: usize, into: *mut u8, from: Src, mask: *const u8) {
+    // SAFETY: the caller's promise is the body's.
+    unsafe { blend_body::<T>(chunks, into, from, mask) }
+}
+
 fn blend_for<T: Copy + 'static>(isa: Isa) -> BlendFn {
     match isa {
         Isa::Portable => blend_body::<T>,
         #[cfg(target_arch = "x86_64")]
         Isa::Avx2 => blend_avx2::<T>,
+        #[cfg(target_arch = "x86_64")]
+        Isa::Avx512 => blend_avx512::<T>,
     }
 }
 
@@ -327,6 +341,68 @@ pub(crate) fn blend(size: u32, isa: Isa) -> BlendFn {
         2 => blend_for::<u16>(isa),
         4 => blend_for::<u32>(isa),
         _ => blend_for::<u64>(isa),
+    }
+}
+
+/// Writes the elements of rows that are each one value: (first row's value, column of the first element, columns of a row,
+/// elements, destination).
+pub(crate) type SpreadFn = unsafe fn(*const u8, usize, usize, usize, *mut u8);
+
+#[inline(always)]
+unsafe fn spread_body<T: Copy>(from: *const u8, column: usize, columns: usize, count: usize, to: *mut u8) {
+    let (from, to) = (from.cast::<T>(), to.cast::<T>());
+    let (mut at, mut row, mut rest) = (0, 0, columns - column);
+    while at < count {
+        let run = rest.min(count - at);
+        // SAFETY: the caller passes a value for each row that an element is in, and room for all elements.
+        unsafe {
+            let value = *from.add(row);
+            let mut chunks = to.add(at).cast::<[T; CHUNK]>();
+            for _ in 0..run / CHUNK {
+                *chunks = [value; CHUNK];
+                chunks = chunks.add(1);
+            }
+            for i in run / CHUNK * CHUNK..run {
+                *to.add(at + i) = value;
+            }
+        }
+        at += run;
+        row += 1;
+        rest = columns;
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2")]
+unsafe fn spread_avx2<T: Copy>(from: *const u8, column: usize, columns: usize, count: usize, to: *mut u8) {
+    // SAFETY: the caller's promise is the body's.
+    unsafe { spread_body::<T>(from, column, columns, count, to) }
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+unsafe fn spread_avx512<T: Copy>(from: *const u8, column: usize, columns: usize, count: usize, to: *mut u8) {
+    // SAFETY: the caller's promise is the body's.
+    unsafe { spread_body::<T>(from, column, columns, count, to) }
+}
+
+fn spread_for<T: Copy + 'static>(isa: Isa) -> SpreadFn {
+    match isa {
+        Isa::Portable => spread_body::<T>,
+        #[cfg(target_arch = "x86_64")]
+        Isa::Avx2 => spread_avx2::<T>,
+        #[cfg(target_arch = "x86_64")]
+        Isa::Avx512 => spread_avx512::<T>,
+    }
+}
+
+/// The loop that repeats a value for each row, for elements of a size in bytes.
+pub(crate) fn spread(size: u8, isa: Isa) -> SpreadFn {
+    match size {
+        1 => spread_for::<u8>(isa),
+        2 => spread_for::<u16>(isa),
+        4 => spread_for::<u32>(isa),
+        _ => spread_for::<u64>(isa),
     }
 }
 

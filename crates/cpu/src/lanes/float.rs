@@ -3,7 +3,7 @@
 use anymetal_ir::{BinaryOp, Scalar, TernaryOp, UnaryOp};
 
 use super::scalar::{Bf16, Bool, F16, Float};
-use super::{Bin, Fn1, Fn2, Fn3, Isa, Ter, Un, bin, plain_bin, plain_ter, plain_un, ter, un};
+use super::{AVX512, Bin, CHUNK, Fn1, Fn2, Fn3, Isa, Ter, Un, bin, plain_bin, plain_ter, plain_un, ter, un};
 use crate::math;
 
 macro_rules! on_bits {
@@ -52,7 +52,7 @@ macro_rules! through_f32 {
 
 through_f32! {
     un:
-        Exp = math::exp, Exp2 = math::exp2, Exp10 = math::exp10, Log = math::log, Log2 = math::log2, Log10 = math::log10,
+        Exp10 = math::exp10, Log = math::log, Log2 = math::log2, Log10 = math::log10,
         Sqrt = f32::sqrt, Rsqrt = math::rsqrt, RsqrtFast = |x: f32| 1.0 / x.sqrt(),
         Asin = math::asin, Acos = math::acos, Atan = math::atan, Sinh = math::sinh, Cosh = math::cosh, Tanh = math::tanh,
         Asinh = math::asinh, Acosh = math::acosh, Atanh = math::atanh, Sinpi = math::sinpi, Cospi = math::cospi,
@@ -63,6 +63,83 @@ through_f32! {
         Add = |a: f32, b: f32| a + b, Sub = |a: f32, b: f32| a - b, Mul = |a: f32, b: f32| a * b, Div = |a: f32, b: f32| a / b,
         Min = f32::min, Max = f32::max, Pow = math::pow, Powr = math::powr, Atan2 = math::atan2, Fmod = math::fmod,
         Fdim = math::fdim, Copysign = f32::copysign
+}
+
+macro_rules! exponentials {
+    ($($name:ident = $plain:path, $wide:ident;)*) => {$(
+        struct $name;
+        impl Un<f32> for $name {
+            type Out = f32;
+            #[inline(always)]
+            fn apply(a: f32) -> f32 {
+                $plain(a)
+            }
+
+            #[cfg(target_arch = "x86_64")]
+            #[inline(always)]
+            unsafe fn chunk<const ISA: u8>(out: &mut [f32; CHUNK], a: &[f32; CHUNK]) -> bool {
+                use std::arch::x86_64::{_mm512_loadu_ps, _mm512_storeu_ps};
+                if ISA < AVX512 {
+                    return false;
+                }
+                // SAFETY: the machine has the instructions (the trait's contract); a chunk is two vectors.
+                unsafe {
+                    for at in [0, 16] {
+                        let y = math::avx512::$wide(_mm512_loadu_ps(a.as_ptr().add(at)));
+                        _mm512_storeu_ps(out.as_mut_ptr().add(at), y);
+                    }
+                }
+                true
+            }
+        }
+    )*};
+}
+
+exponentials! {
+    Exp = math::exp, exp;
+    Exp2 = math::exp2, exp2;
+}
+
+macro_rules! exponentials_of_differences {
+    ($($(#[$doc:meta])* $function:ident $name:ident = $plain:path, $wide:ident;)*) => {$(
+        struct $name;
+        impl Bin<f32> for $name {
+            type Out = f32;
+            #[inline(always)]
+            fn apply(a: f32, b: f32) -> f32 {
+                $plain(a - b)
+            }
+
+            #[cfg(target_arch = "x86_64")]
+            #[inline(always)]
+            unsafe fn chunk<const ISA: u8>(out: &mut [f32; CHUNK], a: &[f32; CHUNK], b: &[f32; CHUNK]) -> bool {
+                use std::arch::x86_64::{_mm512_loadu_ps, _mm512_storeu_ps, _mm512_sub_ps};
+                if ISA < AVX512 {
+                    return false;
+                }
+                // SAFETY: the machine has the instructions (the trait's contract); a chunk is two vectors.
+                unsafe {
+                    for at in [0, 16] {
+                        let x = _mm512_sub_ps(_mm512_loadu_ps(a.as_ptr().add(at)), _mm512_loadu_ps(b.as_ptr().add(at)));
+                        _mm512_storeu_ps(out.as_mut_ptr().add(at), math::avx512::$wide(x));
+                    }
+                }
+                true
+            }
+        }
+
+        $(#[$doc])*
+        pub(crate) fn $function(isa: Isa) -> Fn2 {
+            bin::<f32, f32, $name>(isa)
+        }
+    )*};
+}
+
+exponentials_of_differences! {
+    /// `exp(a − b)`, as softmax has it: one loop instead of two, the same result.
+    exp_of_difference ExpOfDifference = math::exp, exp;
+    /// `exp2(a − b)`.
+    exp2_of_difference Exp2OfDifference = math::exp2, exp2;
 }
 
 macro_rules! with_rare {
@@ -379,7 +456,7 @@ macro_rules! contractions {
             match isa {
                 Isa::Portable => None,
                 #[cfg(target_arch = "x86_64")]
-                Isa::Avx2 => Some(ter::<f32, f32, f32, $struct>(isa)),
+                Isa::Avx2 | Isa::Avx512 => Some(ter::<f32, f32, f32, $struct>(isa)),
             }
         }
     )*};

@@ -1,5 +1,7 @@
 //! Element types of registers, and how they convert.
 
+use super::{CHUNK, PORTABLE};
+
 /// binary16 bits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(transparent)]
@@ -153,8 +155,17 @@ fn round_to_odd(value: f64) -> f32 {
 }
 
 /// Value conversion as C++ does it, with saturation where C++ leaves it undefined.
-pub(crate) trait Cast<To> {
+pub(crate) trait Cast<To>: Sized {
     fn cast(self) -> To;
+
+    /// A chunk by instructions that the compiler does not find by itself, as [`Un::chunk`](super::Un::chunk).
+    ///
+    /// # Safety
+    /// The machine must have the instruction set.
+    #[inline(always)]
+    unsafe fn cast_chunk<const ISA: u8>(_out: &mut [To; CHUNK], _a: &[Self; CHUNK]) -> bool {
+        false
+    }
 }
 
 macro_rules! plain_casts {
@@ -237,9 +248,57 @@ macro_rules! float_casts {
 }
 
 float_casts! {
-    F16 => F16, Bf16, f32;
+    F16 => F16, Bf16;
     Bf16 => F16, Bf16, f32;
-    f32 => F16, Bf16;
+    f32 => Bf16;
+}
+
+impl Cast<f32> for F16 {
+    #[inline(always)]
+    fn cast(self) -> f32 {
+        self.widen()
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[inline(always)]
+    unsafe fn cast_chunk<const ISA: u8>(out: &mut [f32; CHUNK], a: &[F16; CHUNK]) -> bool {
+        use std::arch::x86_64::{_mm_loadu_si128, _mm256_cvtph_ps, _mm256_storeu_ps};
+        if ISA == PORTABLE {
+            return false;
+        }
+        // SAFETY: the machine has F16C (the trait's contract); a chunk is four vectors.
+        unsafe {
+            for at in [0, 8, 16, 24] {
+                let halves = _mm_loadu_si128(a.as_ptr().add(at).cast());
+                _mm256_storeu_ps(out.as_mut_ptr().add(at), _mm256_cvtph_ps(halves));
+            }
+        }
+        true
+    }
+}
+
+impl Cast<F16> for f32 {
+    #[inline(always)]
+    fn cast(self) -> F16 {
+        F16::narrow(self)
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[inline(always)]
+    unsafe fn cast_chunk<const ISA: u8>(out: &mut [F16; CHUNK], a: &[f32; CHUNK]) -> bool {
+        use std::arch::x86_64::{_MM_FROUND_TO_NEAREST_INT, _mm_storeu_si128, _mm256_cvtps_ph, _mm256_loadu_ps};
+        if ISA == PORTABLE {
+            return false;
+        }
+        // SAFETY: as above.
+        unsafe {
+            for at in [0, 8, 16, 24] {
+                let halves = _mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(_mm256_loadu_ps(a.as_ptr().add(at)));
+                _mm_storeu_si128(out.as_mut_ptr().add(at).cast(), halves);
+            }
+        }
+        true
+    }
 }
 
 macro_rules! float_bool_casts {

@@ -6,21 +6,24 @@ const LOG2_E: f32 = std::f32::consts::LOG2_E;
 /// `2^n` for −126 ≤ n ≤ 127.
 #[inline(always)]
 fn power_of_two(n: i32) -> f32 {
-    f32::from_bits(((n + 127) as u32) << 23)
+    f32::from_bits((n.wrapping_add(127) as u32) << 23)
 }
 
 /// `x · 2^n` in two steps, for results that overflow or are subnormal.
 #[inline(always)]
 fn scale(x: f32, n: i32) -> f32 {
     let half = n >> 1;
-    x * power_of_two(half) * power_of_two(n - half)
+    x * power_of_two(half) * power_of_two(n.wrapping_sub(half))
 }
 
-/// `x` in `i32` range, truncated.
+/// The nearest integer to a number of less than 2^22, as a float and as an integer; for NaN, NaN and some integer.
 #[inline(always)]
-fn int(x: f32) -> i32 {
-    // SAFETY: callers clamp x to a few hundred, and replace NaN.
-    unsafe { x.to_int_unchecked() }
+fn nearest(x: f32) -> (f32, i32) {
+    // Adding 1.5 · 2^23 rounds to an integer, which then stands in the low bits.
+    const MAGIC: f32 = 12_582_912.0;
+    let shifted = x + MAGIC;
+    let int = shifted.to_bits().wrapping_sub(MAGIC.to_bits()) as i32;
+    (shifted - MAGIC, int)
 }
 
 /// e^r for |r| ≤ 0.35 (coefficients of the Taylor series, the last ones adjusted to the interval).
@@ -35,40 +38,36 @@ fn exp_poly(r: f32) -> f32 {
     p.mul_add(r * r, r) + 1.0
 }
 
+// Clamping keeps NaN, and so does everything after it: its integer is whatever it is, the float part stays NaN.
+
 /// e^x.
 #[inline(always)]
 pub(crate) fn exp(x: f32) -> f32 {
     let bounded = x.clamp(-105.0, 89.0);
-    let bounded = if x.is_nan() { 0.0 } else { bounded };
-    let n = (bounded * LOG2_E).round_ties_even();
+    let (n, int) = nearest(bounded * LOG2_E);
     let r = n.mul_add(-0.693_145_75, bounded);
     let r = n.mul_add(-1.428_606_8e-6, r);
-    let y = scale(exp_poly(r), int(n));
-    if x.is_nan() { x } else { y }
+    scale(exp_poly(r), int)
 }
 
 /// 2^x.
 #[inline(always)]
 pub(crate) fn exp2(x: f32) -> f32 {
     let bounded = x.clamp(-151.0, 129.0);
-    let bounded = if x.is_nan() { 0.0 } else { bounded };
-    let n = bounded.round_ties_even();
+    let (n, int) = nearest(bounded);
     let r = (bounded - n) * std::f32::consts::LN_2;
-    let y = scale(exp_poly(r), int(n));
-    if x.is_nan() { x } else { y }
+    scale(exp_poly(r), int)
 }
 
 /// 10^x.
 #[inline(always)]
 pub(crate) fn exp10(x: f32) -> f32 {
     let bounded = x.clamp(-46.0, 39.0);
-    let bounded = if x.is_nan() { 0.0 } else { bounded };
-    let n = (bounded * std::f32::consts::LOG2_10).round_ties_even();
+    let (n, int) = nearest(bounded * std::f32::consts::LOG2_10);
     // log10(2) in two parts; the first has few bits, so its products are exact.
     let r = n.mul_add(-0.301_025_39, bounded);
     let r = n.mul_add(-4.605_038_98e-6, r);
-    let y = scale(exp_poly(r * std::f32::consts::LN_10), int(n));
-    if x.is_nan() { x } else { y }
+    scale(exp_poly(r * std::f32::consts::LN_10), int)
 }
 
 /// x = 2^e · m with m in [√½, √2): (e, m − 1). For positive x.

@@ -3,6 +3,8 @@
 //! Each is within the precise ulp table of the Metal Shading Language specification (and therefore within the fast one).
 //! Where single precision does not reach it, or would need tricks, a function computes in `f64`.
 
+#[cfg(target_arch = "x86_64")]
+pub(crate) mod avx512;
 mod exponential;
 mod rounding;
 mod trigonometric;

@@ -453,6 +453,13 @@ unsafe fn rows_of(
                     found.merge((ops.copy_bf16)(src, part.cols, dst))
                 })
             }
+            Lane::Bf16 if view.format == ElementFormat::F32 && view.scales.is_none() && has_dense_rows(view) => {
+                (0..part.rows).fold(Terms::NONE, |found, r| {
+                    let src = view.address(part.row + r, part.col).cast();
+                    let dst = rows.dst.add(r * rows.row_bytes);
+                    found.merge((ops.round_bf16)(src, part.cols, dst))
+                })
+            }
             Lane::Bf16 | Lane::Bf16Pair => {
                 // Rows are staged together when columns are dense, since that transposes.
                 let step = if has_dense_rows(view) { 1 } else { 16 };

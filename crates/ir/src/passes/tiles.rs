@@ -38,7 +38,7 @@ fn reads(op: &Op, f: &mut impl FnMut(CoopId)) {
 }
 
 /// The tile that an operation sets as a whole, whatever it held.
-fn fills(op: &Op) -> Option<CoopId> {
+pub fn fills(op: &Op) -> Option<CoopId> {
     match op {
         Op::CoopInit(coop) | Op::CoopLoad { coop, .. } => Some(*coop),
         Op::CoopCopy { to, .. } | Op::CoopConvert { to, .. } | Op::CoopReduce { to, .. } => Some(*to),

@@ -18,6 +18,7 @@ pub(super) const OPS_TABLE: Ops = Ops {
     to_f16,
     to_bf16,
     terms,
+    round_bf16: round_and_look,
     copy_bf16,
     transpose,
     interleave2,
@@ -62,6 +63,7 @@ recompiled! {
     u8_to_i16(src: *const u8, n: usize, dst: *mut u8);
     terms(src: *const f32, n: usize, high: *mut u8, low: *mut u8) -> Terms;
     copy_bf16(src: *const u8, n: usize, dst: *mut u8) -> Terms;
+    round_and_look(src: *const f32, n: usize, dst: *mut u8) -> Terms;
     interleave2(rows: [*const u8; 2], n: usize, dst: *mut u8);
     interleave4(rows: [*const u8; 4], n: usize, dst: *mut u8);
     scale(values: *mut f32, n: usize, factor: f32);

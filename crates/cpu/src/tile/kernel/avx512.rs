@@ -3,15 +3,23 @@
 
 use std::arch::x86_64::*;
 
-use super::{Ops, avx2, avx512_dot};
+use super::{Ops, Terms, avx2, avx512_dot, portable};
 
 pub(super) static OPS: Ops = Ops {
     strip_rows: 6,
     strip_f32,
     strip_i16,
+    round_bf16,
     dots_of_groups: Some(avx512_dot::DOTS),
     ..avx2::OPS_TABLE
 };
+
+/// Rounds the left operand of a relaxed product, for each block of keys of an attention: worth wide vectors.
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+unsafe fn round_bf16(src: *const f32, n: usize, dst: *mut u8) -> Terms {
+    // SAFETY: the caller's contract (see Ops).
+    unsafe { portable::round_and_look(src, n, dst) }
+}
 
 /// Columns of a right panel.
 pub(super) const COLUMNS: usize = 64;

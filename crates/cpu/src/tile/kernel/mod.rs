@@ -116,6 +116,8 @@ pub(crate) struct Ops {
     pub to_bf16: unsafe fn(*const f32, usize, *mut u8),
     /// `f32` to one bf16 term (second destination null; the value truncated) or to two whose sum has 16 significant bits.
     pub terms: unsafe fn(*const f32, usize, *mut u8, *mut u8) -> Terms,
+    /// `f32` to bf16 as `to_bf16`, looking at the values as `terms` does.
+    pub round_bf16: unsafe fn(*const f32, usize, *mut u8) -> Terms,
     /// Copies bf16 elements and looks at them on the way.
     pub copy_bf16: unsafe fn(*const u8, usize, *mut u8) -> Terms,
     /// Transposes 32-bit elements: (source, bytes from row to row, rows, columns, destination, bytes from row to row).

@@ -19,6 +19,7 @@ pub(super) static OPS: Ops = Ops {
     to_f16,
     to_bf16,
     terms,
+    round_bf16: round_and_look,
     copy_bf16,
     transpose,
     interleave2,
@@ -163,6 +164,28 @@ pub(super) unsafe fn terms(src: *const f32, n: usize, high: *mut u8, low: *mut u
                 };
                 low.add(i).write_unaligned((rest.to_bits() >> 16) as u16);
             }
+        }
+    }
+    found
+}
+
+#[inline(always)]
+pub(super) unsafe fn round_and_look(src: *const f32, n: usize, dst: *mut u8) -> Terms {
+    let dst: *mut u16 = dst.cast();
+    let mut found = Terms::NONE;
+    for i in 0..n {
+        // SAFETY: i < n; the caller vouches for n elements on both sides.
+        unsafe {
+            let x = src.add(i).read_unaligned();
+            let magnitude = x.to_bits() & 0x7fff_ffff;
+            found.least = found.least.min(magnitude.wrapping_sub(1));
+            found.most = found.most.max(magnitude);
+            found.rest |= if magnitude >= 0x7f80_0000 {
+                0
+            } else {
+                magnitude & 0xffff
+            };
+            dst.add(i).write_unaligned(round_bf16(x));
         }
     }
     found

@@ -1,0 +1,358 @@
+//! Reductions of a tile's rows or columns.
+
+use anymetal_ir::{ReduceAxis, ReduceOp};
+
+use crate::lanes::Isa;
+use crate::lanes::scalar::Float;
+
+#[inline(always)]
+fn combine(op: ReduceOp, a: f32, b: f32) -> f32 {
+    match op {
+        ReduceOp::Sum => a + b,
+        ReduceOp::Max => a.max(b),
+        ReduceOp::Min => a.min(b),
+    }
+}
+
+/// Rows or columns of a tile of `f32`.
+///
+/// # Safety
+/// `source` must hold `shape.0 · shape.1` elements, `target` `count`.
+#[inline(always)]
+unsafe fn f32_body(
+    axis: ReduceAxis,
+    op: ReduceOp,
+    source: *const f32,
+    (rows, columns): (usize, usize),
+    target: *mut f32,
+    count: usize,
+    identity: f32,
+) {
+    // SAFETY: by the function's contract.
+    let (source, target) = unsafe {
+        (
+            std::slice::from_raw_parts(source, rows * columns),
+            std::slice::from_raw_parts_mut(target, count),
+        )
+    };
+    match axis {
+        ReduceAxis::Rows => {
+            for (row, target) in source.chunks_exact(columns.max(1)).zip(target) {
+                *target = row.iter().fold(identity, |total, &value| combine(op, total, value));
+            }
+        }
+        ReduceAxis::Columns => {
+            target.fill(identity);
+            for row in source.chunks_exact(columns.max(1)) {
+                for (target, &value) in target.iter_mut().zip(row) {
+                    *target = combine(op, *target, value);
+                }
+            }
+        }
+    }
+}
+
+/// Code for vectors of a width: rows in strands that are combined in a tree, columns as the compiler does them.
+///
+/// The instructions for maximum and minimum give their second operand where one is NaN. Strands start from what changes nothing,
+/// which is a number, and are always the second operand; so NaN is skipped, as by `f32::max`.
+macro_rules! vector_reduction {
+    ($name:ident, $rows:ident, $features:literal, $width:literal, $set:ident, $load:ident, $store:ident, $add:ident,
+     $max:ident, $min:ident) => {
+        /// # Safety
+        /// As for [`f32_body`], on a machine with the instructions; the identity is no NaN.
+        #[cfg(target_arch = "x86_64")]
+        #[target_feature(enable = $features)]
+        unsafe fn $rows<const OP: u8>(
+            source: *const f32,
+            columns: usize,
+            target: *mut f32,
+            count: usize,
+            identity: f32,
+        ) {
+            use std::arch::x86_64::*;
+            let op = [ReduceOp::Sum, ReduceOp::Max, ReduceOp::Min][OP as usize];
+            // −0 + x is x for every x.
+            let start = $set(if OP == 0 { -0.0 } else { identity });
+            let whole = columns / $width * $width;
+            for i in 0..count {
+                // SAFETY: row i has `columns` elements, and the target has `count`.
+                unsafe {
+                    let row = source.add(i * columns);
+                    let mut strands = start;
+                    for at in (0..whole).step_by($width) {
+                        let x = $load(row.add(at));
+                        strands = match OP {
+                            0 => $add(x, strands),
+                            1 => $max(x, strands),
+                            _ => $min(x, strands),
+                        };
+                    }
+                    let mut parts = [0f32; 16];
+                    $store(parts.as_mut_ptr(), strands);
+                    let mut low = _mm_loadu_ps(parts.as_ptr());
+                    for at in (4..$width).step_by(4) {
+                        let high = _mm_loadu_ps(parts.as_ptr().add(at));
+                        low = match OP {
+                            0 => _mm_add_ps(low, high),
+                            1 => _mm_max_ps(high, low),
+                            _ => _mm_min_ps(high, low),
+                        };
+                    }
+                    _mm_storeu_ps(parts.as_mut_ptr(), low);
+                    let pair = [combine(op, parts[0], parts[2]), combine(op, parts[1], parts[3])];
+                    let mut total = combine(op, identity, combine(op, pair[0], pair[1]));
+                    for at in whole..columns {
+                        total = combine(op, total, *row.add(at));
+                    }
+                    *target.add(i) = total;
+                }
+            }
+        }
+
+        /// # Safety
+        /// As for [`f32_body`], on a machine with the instructions.
+        #[cfg(target_arch = "x86_64")]
+        #[target_feature(enable = $features)]
+        unsafe fn $name(
+            axis: ReduceAxis,
+            op: ReduceOp,
+            source: *const f32,
+            shape: (usize, usize),
+            target: *mut f32,
+            count: usize,
+            identity: f32,
+        ) {
+            // SAFETY: by the function's contract. The operation is a constant in each loop.
+            unsafe {
+                match (axis, op) {
+                    (ReduceAxis::Rows, _) if identity.is_nan() => {
+                        f32_body(axis, op, source, shape, target, count, identity)
+                    }
+                    (ReduceAxis::Rows, ReduceOp::Sum) => $rows::<0>(source, shape.1, target, count, identity),
+                    (ReduceAxis::Rows, ReduceOp::Max) => $rows::<1>(source, shape.1, target, count, identity),
+                    (ReduceAxis::Rows, ReduceOp::Min) => $rows::<2>(source, shape.1, target, count, identity),
+                    (_, ReduceOp::Sum) => f32_body(axis, ReduceOp::Sum, source, shape, target, count, identity),
+                    (_, ReduceOp::Max) => f32_body(axis, ReduceOp::Max, source, shape, target, count, identity),
+                    (_, ReduceOp::Min) => f32_body(axis, ReduceOp::Min, source, shape, target, count, identity),
+                }
+            }
+        }
+    };
+}
+
+vector_reduction!(
+    f32_avx2,
+    rows_avx2,
+    "avx2,fma",
+    8,
+    _mm256_set1_ps,
+    _mm256_loadu_ps,
+    _mm256_storeu_ps,
+    _mm256_add_ps,
+    _mm256_max_ps,
+    _mm256_min_ps
+);
+vector_reduction!(
+    f32_avx512,
+    rows_avx512,
+    "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma",
+    16,
+    _mm512_set1_ps,
+    _mm512_loadu_ps,
+    _mm512_storeu_ps,
+    _mm512_add_ps,
+    _mm512_max_ps,
+    _mm512_min_ps
+);
+
+/// A tile of `f32`.
+///
+/// # Safety
+/// `source` must hold `shape.0 · shape.1` elements, `target` `count`; for rows `count` is at most `shape.0`. The machine must
+/// have the instruction set.
+pub(super) unsafe fn reduce_f32(
+    isa: Isa,
+    axis: ReduceAxis,
+    op: ReduceOp,
+    source: *const f32,
+    shape: (usize, usize),
+    target: *mut f32,
+    count: usize,
+    identity: u64,
+) {
+    let identity = f32::from_bits(identity as u32);
+    let f = match isa {
+        Isa::Portable => f32_body,
+        #[cfg(target_arch = "x86_64")]
+        Isa::Avx2 => f32_avx2,
+        #[cfg(target_arch = "x86_64")]
+        Isa::Avx512 => f32_avx512,
+    };
+    // SAFETY: by the function's contract.
+    unsafe { f(axis, op, source, shape, target, count, identity) }
+}
+
+/// Half and bfloat tiles, reduced in `f32` and rounded once.
+///
+/// # Safety
+/// As for [`f32_body`].
+pub(super) unsafe fn reduce_float<T: Float>(
+    axis: ReduceAxis,
+    op: ReduceOp,
+    source: *const u8,
+    (rows, columns): (usize, usize),
+    target: *mut u8,
+    count: usize,
+    identity: u64,
+) {
+    let identity = T::from_bits(identity as u32).widen();
+    for i in 0..count {
+        let mut total = identity;
+        let length = match axis {
+            ReduceAxis::Rows => columns,
+            ReduceAxis::Columns => rows,
+        };
+        for j in 0..length {
+            let at = match axis {
+                ReduceAxis::Rows => i * columns + j,
+                ReduceAxis::Columns => j * columns + i,
+            };
+            // SAFETY: by the function's contract.
+            total = combine(op, total, unsafe { (*source.cast::<T>().add(at)).widen() });
+        }
+        // SAFETY: by the function's contract.
+        unsafe { target.cast::<T>().add(i).write(T::narrow(total)) };
+    }
+}
+
+/// # Safety
+/// As for [`f32_body`].
+pub(super) unsafe fn reduce_i32(
+    axis: ReduceAxis,
+    op: ReduceOp,
+    source: *const u8,
+    (rows, columns): (usize, usize),
+    target: *mut u8,
+    count: usize,
+    identity: u64,
+) {
+    for i in 0..count {
+        let mut total = identity as u32 as i32;
+        let length = match axis {
+            ReduceAxis::Rows => columns,
+            ReduceAxis::Columns => rows,
+        };
+        for j in 0..length {
+            let at = match axis {
+                ReduceAxis::Rows => i * columns + j,
+                ReduceAxis::Columns => j * columns + i,
+            };
+            // SAFETY: by the function's contract.
+            let value = unsafe { *source.cast::<i32>().add(at) };
+            total = match op {
+                ReduceOp::Sum => total.wrapping_add(value),
+                ReduceOp::Max => total.max(value),
+                ReduceOp::Min => total.min(value),
+            };
+        }
+        // SAFETY: by the function's contract.
+        unsafe { target.cast::<i32>().add(i).write(total) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sets() -> Vec<Isa> {
+        let mut out = vec![Isa::Portable];
+        #[cfg(target_arch = "x86_64")]
+        match Isa::detect() {
+            Isa::Portable => {}
+            Isa::Avx2 => out.push(Isa::Avx2),
+            Isa::Avx512 => out.extend([Isa::Avx2, Isa::Avx512]),
+        }
+        out
+    }
+
+    fn check(isa: Isa, (rows, columns): (usize, usize), axis: ReduceAxis, op: ReduceOp, identity: f32) {
+        let values: Vec<f32> = (0..rows * columns)
+            .map(|i| ((i * 7919 + 13) % 1009) as f32 / 100.0 - 5.0)
+            .collect();
+        let (count, length) = match axis {
+            ReduceAxis::Rows => (rows, columns),
+            ReduceAxis::Columns => (columns, rows),
+        };
+        let mut got = vec![0f32; count];
+        let (shape, bits) = ((rows, columns), u64::from(identity.to_bits()));
+        // SAFETY: the vectors have the lengths of the shape.
+        unsafe { reduce_f32(isa, axis, op, values.as_ptr(), shape, got.as_mut_ptr(), count, bits) };
+        for (i, &got) in got.iter().enumerate() {
+            let elements = (0..length).map(|j| match axis {
+                ReduceAxis::Rows => f64::from(values[i * columns + j]),
+                ReduceAxis::Columns => f64::from(values[j * columns + i]),
+            });
+            let start = f64::from(identity);
+            let want = match op {
+                ReduceOp::Sum => start + elements.sum::<f64>(),
+                ReduceOp::Max => elements.fold(start, f64::max),
+                ReduceOp::Min => elements.fold(start, f64::min),
+            };
+            let close = op == ReduceOp::Sum && (f64::from(got) - want).abs() <= 1e-6 * 5.0 * length as f64;
+            assert!(
+                got == want as f32 || close,
+                "{got} {want} {shape:?} {axis:?} {op:?} {isa:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn rows_and_columns_against_f64() {
+        for isa in sets() {
+            for shape in [(1, 1), (3, 16), (16, 64), (5, 37), (64, 80), (2, 8)] {
+                for axis in [ReduceAxis::Rows, ReduceAxis::Columns] {
+                    check(isa, shape, axis, ReduceOp::Sum, 0.5);
+                    check(isa, shape, axis, ReduceOp::Max, f32::NEG_INFINITY);
+                    check(isa, shape, axis, ReduceOp::Max, 4.0);
+                    check(isa, shape, axis, ReduceOp::Min, f32::INFINITY);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn nan_is_skipped_by_maximum_and_minimum() {
+        let mut row = [1.0f32; 35];
+        for at in [0, 3, 17, 34] {
+            row[at] = f32::NAN;
+        }
+        row[20] = 2.0;
+        row[21] = -3.0;
+        for isa in sets() {
+            for (op, identity, want) in [
+                (ReduceOp::Max, f32::NEG_INFINITY, 2.0),
+                (ReduceOp::Max, f32::NAN, 2.0),
+                (ReduceOp::Min, f32::INFINITY, -3.0),
+                (ReduceOp::Min, f32::NAN, -3.0),
+            ] {
+                let mut got = [0f32];
+                let bits = u64::from(identity.to_bits());
+                // SAFETY: one row of 35 elements.
+                unsafe {
+                    reduce_f32(
+                        isa,
+                        ReduceAxis::Rows,
+                        op,
+                        row.as_ptr(),
+                        (1, 35),
+                        got.as_mut_ptr(),
+                        1,
+                        bits,
+                    )
+                };
+                assert_eq!(got, [want], "{op:?} from {identity} on {isa:?}");
+            }
+        }
+    }
+}
