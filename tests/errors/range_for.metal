@@ -1,12 +1,16 @@
-// Range-based loops.
+// A range-based loop over something that is no array.
 //
-// error: E0310 range-based 'for' is not supported
+// error: E0559 is no array
 
-constant float table[3] = {1.0f, 2.0f, 3.0f};
+struct pair_of_numbers {
+    float a;
+    float b;
+};
 
 kernel void f(device float *y [[buffer(0)]])
 {
-    for (auto x : table) {
+    pair_of_numbers pair = {1, 2};
+    for (float x : pair) {
         y[0] += x;
     }
 }

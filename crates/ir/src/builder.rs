@@ -408,7 +408,7 @@ pub mod fold {
         }
     }
 
-    /// Negation, complement and absolute value.
+    /// Negation, complement, absolute value, and the operations that count or reverse bits.
     pub fn unary(op: UnaryOp, value: Const) -> Option<Const> {
         let ty = value.ty;
         match op {
@@ -427,6 +427,12 @@ pub mod fold {
             }),
             UnaryOp::Not if ty.is_integer() => Some(int(ty, !to_int(value))),
             UnaryOp::Abs if ty.is_integer() => Some(int(ty, to_int(value).abs())),
+            UnaryOp::Popcount if ty.is_integer() => Some(int(ty, value.bits.count_ones().into())),
+            UnaryOp::Clz if ty.is_integer() => Some(int(ty, (value.bits.leading_zeros() - (64 - ty.bits())).into())),
+            UnaryOp::Ctz if ty.is_integer() => Some(int(ty, value.bits.trailing_zeros().min(ty.bits()).into())),
+            UnaryOp::ReverseBits if ty.is_integer() => {
+                Some(int(ty, (value.bits.reverse_bits() >> (64 - ty.bits())).into()))
+            }
             _ => None,
         }
     }

@@ -310,7 +310,7 @@ pub struct Expr {
 }
 
 /// The suffix and base of an integer literal, which decide its type.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct IntSuffix {
     /// `u`
     pub unsigned: bool,
@@ -466,6 +466,8 @@ pub enum Designator {
     Field(Ident),
     /// `[i] =`
     Index(Box<Expr>),
+    /// `[first ... last] =`, an extension of clang's that Metal has.
+    Range(Box<Expr>, Box<Expr>),
 }
 
 /// One item of a braced list.
@@ -715,6 +717,17 @@ pub enum StmtKind {
         cond: Option<Condition>,
         /// The step.
         step: Option<Expr>,
+        /// The body.
+        body: Box<Stmt>,
+        /// Pragmas before it.
+        hints: LoopHints,
+    },
+    /// `for (var : range)`
+    RangeFor {
+        /// The variable, without an initialiser.
+        var: Arc<VarDecl>,
+        /// The array.
+        range: Expr,
         /// The body.
         body: Box<Stmt>,
         /// Pragmas before it.

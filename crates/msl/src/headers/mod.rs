@@ -83,6 +83,8 @@ pub const REFUSED: &[&str] = &[
 
 /// The header of this name.
 pub fn find(name: &str) -> Option<&'static Header> {
+    // Apple's folder of headers can be named too: `<metal/metal_stdlib>`.
+    let name = name.strip_prefix("metal/").unwrap_or(name);
     HEADERS.iter().find(|h| h.name == name)
 }
 

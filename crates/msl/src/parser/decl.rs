@@ -385,21 +385,9 @@ impl Parser<'_> {
             )));
         }
         if semicolon {
-            self.expect_semicolon()?;
+            self.expect(Punct::Semi)?;
         }
         Ok(())
-    }
-
-    /// The `;` after a declaration, with a reason when it looks like something unsupported.
-    fn expect_semicolon(&mut self) -> PResult<()> {
-        if self.at(Punct::Colon) {
-            return Err(refuse::unsupported_help(
-                "range-based 'for' is",
-                self.span(),
-                "loop with an index: for (int i = 0; i < n; ++i)",
-            ));
-        }
-        self.expect(Punct::Semi).map(drop)
     }
 
     /// A declaration without declarators: a record, an enum, an anonymous union; or a mistake.

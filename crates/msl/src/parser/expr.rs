@@ -568,24 +568,20 @@ impl Parser<'_> {
         }
         if self.at(Punct::LBracket) {
             // `[2] = x` is a designator, `[](…)` and `[&]` begin a lambda.
-            let range = self.attempt(|p| {
+            return Ok(self.attempt(|p| {
                 p.bump();
-                p.conditional()?;
-                Ok(p.at(Punct::Ellipsis).then(|| p.span()))
-            });
-            if let Some(span) = range {
-                return Err(super::refuse::unsupported_help(
-                    "a range of array elements in an initialiser is",
-                    span,
-                    "write the elements, or assign them in a loop",
-                ));
-            }
-            let index = self.attempt(|p| {
-                p.bump();
-                let e = p.conditional()?;
-                Ok((p.eat(Punct::RBracket) && p.eat(Punct::Assign)).then_some(e))
-            });
-            return Ok(index.map(|e| Designator::Index(Box::new(e))));
+                let first = p.conditional()?;
+                let last = if p.eat(Punct::Ellipsis) {
+                    Some(p.conditional()?)
+                } else {
+                    None
+                };
+                let closed = p.eat(Punct::RBracket) && p.eat(Punct::Assign);
+                Ok(closed.then(|| match last {
+                    Some(last) => Designator::Range(Box::new(first), Box::new(last)),
+                    None => Designator::Index(Box::new(first)),
+                }))
+            }));
         }
         Ok(None)
     }

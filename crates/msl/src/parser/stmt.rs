@@ -319,7 +319,12 @@ impl Parser<'_> {
         let init_kind = if self.eat(Punct::Semi) {
             StmtKind::Empty
         } else if self.at_declaration() {
-            StmtKind::Decl(self.block_declaration()?)
+            let decls = self.declaration_without_semicolon(Context::Block)?;
+            if self.at(Punct::Colon) {
+                return self.range_for(open, &decls, hints);
+            }
+            self.expect(Punct::Semi)?;
+            StmtKind::Decl(decls)
         } else {
             let e = self.expression()?;
             self.expect(Punct::Semi)?;
@@ -346,6 +351,30 @@ impl Parser<'_> {
             init,
             cond,
             step,
+            body,
+            hints,
+        })
+    }
+
+    /// `: range) body` of a `for` over the elements of an array.
+    fn range_for(&mut self, open: Span, decls: &[Decl], hints: LoopHints) -> PResult<StmtKind> {
+        let [Decl::Var(var)] = decls else {
+            return self.expected("one variable before ':'");
+        };
+        if var.init.is_some() {
+            return self.expected("';': a variable before ':' has no initialiser");
+        }
+        self.expect(Punct::Colon)?;
+        let range = if self.at(Punct::LBrace) {
+            self.init_list()?
+        } else {
+            self.expression()?
+        };
+        self.expect_close(Punct::RParen, open)?;
+        let body = Box::new(self.statement()?);
+        Ok(StmtKind::RangeFor {
+            var: var.clone(),
+            range,
             body,
             hints,
         })

@@ -345,8 +345,18 @@ impl Parser<'_> {
     /// Is this the name of a constructor: `X(` inside `X`, or `X::X(` and `X<T>::X(` outside?
     fn at_constructor_name(&mut self, context: Context) -> bool {
         if context == Context::Record {
-            return self.nth_is(1, Punct::LParen)
-                && self.pending_name().is_some_and(|n| self.peek().ident() == Some(&n));
+            if !self.pending_name().is_some_and(|n| self.peek().ident() == Some(&n)) {
+                return false;
+            }
+            if self.nth_is(1, Punct::Lt) {
+                // `X<T>(…)`, which C++17 allows for a constructor of `X<T>`.
+                let mark = self.mark();
+                self.bump();
+                let found = self.template_args().is_ok() && self.at(Punct::LParen);
+                self.reset(mark);
+                return found;
+            }
+            return self.nth_is(1, Punct::LParen);
         }
         if context != Context::Namespace {
             return false;

@@ -49,9 +49,17 @@ impl Sema<'_> {
                 for item in items {
                     let name = match &item.designator {
                         None => None,
-                        Some(ast::Designator::Field(ident)) => Some(ident.name.clone()),
+                        Some(ast::Designator::Field(ident)) => Some(Designator::Field(ident.name.clone())),
                         Some(ast::Designator::Index(index)) => {
-                            return self.err("E0481", "array designators are not supported", index.span);
+                            let i = self.element_number(index)?;
+                            Some(Designator::Elements(i, i))
+                        }
+                        Some(ast::Designator::Range(first, last)) => {
+                            let (from, to) = (self.element_number(first)?, self.element_number(last)?);
+                            if to < from {
+                                return self.err("E0481", "this range of array elements is empty", first.span);
+                            }
+                            Some(Designator::Elements(from, to))
                         }
                     };
                     if let ExprKind::PackExpansion(pattern) = &item.value.kind {
@@ -67,6 +75,14 @@ impl Sema<'_> {
                 Ok(Arg::List(list, e.span))
             }
             _ => Ok(Arg::Operand(self.expr(e)?, e.span)),
+        }
+    }
+
+    /// The constant in `[i] =` of a braced list.
+    fn element_number(&mut self, e: &Expr) -> Res<u64> {
+        match self.constant_expr(e)?.as_int() {
+            Some(n) if n >= 0 => Ok(n as u64),
+            _ => self.err("E0481", "the number of an array element is a constant from 0", e.span),
         }
     }
 
@@ -209,7 +225,13 @@ impl Sema<'_> {
     ) -> Res<Rc<Env>> {
         let env = self.function_env(f, template_args, this);
         let uses = match &f.decl.body {
-            Body::Block(body) => self.uses_of(body),
+            Body::Block(body) => {
+                let mut uses = self.uses_of(body);
+                if self.const_eval == 0 && !super::tail::sites(body, &f.decl.name.name).is_empty() {
+                    Rc::make_mut(&mut uses).tail_params = true;
+                }
+                uses
+            }
             _ => Rc::default(),
         };
         self.push_frame(f, template_args, span)?;
@@ -365,7 +387,10 @@ impl Sema<'_> {
         let uses = self.current_uses.clone();
         let taken = name.is_some_and(|n| uses.address_taken.contains(n));
         let assigned = name.is_some_and(|n| uses.assigned.contains(n));
-        let fixed = !taken && (ty.is_const || (!assigned && is_bundle(&ty.ty))) && !self.needs_memory(&ty.ty)?;
+        let fixed = !taken
+            && !uses.tail_params
+            && (ty.is_const || (!assigned && is_bundle(&ty.ty)))
+            && !self.needs_memory(&ty.ty)?;
         let mut place = if fixed {
             self.fixed_variable(&ty.ty, value)
         } else {
@@ -446,9 +471,16 @@ impl Sema<'_> {
             }
             _ => {}
         }
+        if self.tail_call(f, template_args, this.as_ref(), &args, span)? {
+            return Ok(Operand::void());
+        }
         if self.unevaluated > 0 && !has_auto(&f.decl.ret) {
             let env = self.function_env(f, template_args, this);
-            let ret = self.within(env, |s| s.resolve_type(&f.decl.ret))?;
+            let written = match &f.decl.kind {
+                ast::FunctionKind::Conversion(ty) => ty,
+                _ => &f.decl.ret,
+            };
+            let ret = self.within(env, |s| s.resolve_type(written))?;
             return self.declared(&ret);
         }
         if self.const_eval == 0
@@ -519,6 +551,13 @@ impl Sema<'_> {
         {
             t.is_const = true;
         }
+        let sites = match &f.decl.body {
+            Body::Block(body) if self.const_eval == 0 && self.unevaluated == 0 => {
+                super::tail::sites(body, &f.decl.name.name)
+            }
+            _ => Vec::new(),
+        };
+        let object = this.clone();
         self.enter_function(f, template_args, this, args, span, |s| {
             let ret = if has_auto(&f.decl.ret) {
                 None
@@ -530,7 +569,11 @@ impl Sema<'_> {
             let Body::Block(body) = &f.decl.body else {
                 return s.err("E0488", "this function has no body", span);
             };
-            result = Some(s.function_body(body, ret, f.decl.ret.kind_is_reference())?);
+            if !sites.is_empty() {
+                result = Some(s.tail_body(f, template_args, object, sites, body, ret)?);
+                return Ok(());
+            }
+            result = Some(s.function_body(body, ret)?);
             Ok(())
         })?;
         match result {
@@ -550,7 +593,7 @@ impl Sema<'_> {
         self.push_frame(f, &[], span)?;
         let former_uses = std::mem::replace(&mut self.current_uses, uses);
         let former = self.span;
-        let result = self.within(env, |s| s.function_body(body, Some(Type::Void.into()), false));
+        let result = self.within(env, |s| s.function_body(body, Some(Type::Void.into())));
         self.current_uses = former_uses;
         self.frames.pop();
         self.span = former;
@@ -561,13 +604,20 @@ impl Sema<'_> {
     }
 
     /// Lowers a function's body; the value that it returns.
-    pub fn function_body(&mut self, body: &ast::Stmt, ret: Option<QualType>, _reference: bool) -> Res<Operand> {
+    pub fn function_body(&mut self, body: &ast::Stmt, ret: Option<QualType>) -> Res<Operand> {
+        self.function_body_in(body, ret, false)
+    }
+
+    /// As [`Sema::function_body`]; `looped`: inside a loop that the end of the body leaves.
+    pub(super) fn function_body_in(&mut self, body: &ast::Stmt, ret: Option<QualType>, looped: bool) -> Res<Operand> {
         let StmtKind::Compound(list) = &body.kind else {
             return self.err("E0488", "this function has no body", body.span);
         };
         let errors = self.diagnostics.len();
         self.control.push(Control::Function(ReturnTarget {
             ty: ret.clone(),
+            depth: looped.into(),
+            used: looped,
             ..ReturnTarget::default()
         }));
         let depth = self.control.len();
@@ -590,7 +640,14 @@ impl Sema<'_> {
             _ => ReturnTarget::default(),
         };
         let (block, flow) = lowered?;
-        if target.used {
+        if looped {
+            self.builder.push_block();
+            self.builder.emit_void(Op::Scope { body: block });
+            self.builder.emit_void(Op::Break(0));
+            let turn = self.builder.pop_block();
+            self.builder
+                .loop_(turn, anymetal_ir::Block::default(), anymetal_ir::Unroll::Never);
+        } else if target.used {
             self.builder.emit_void(Op::Scope { body: block });
         } else {
             self.builder.append(block);
@@ -801,16 +858,5 @@ pub(super) fn is_constant_arg(arg: &Arg) -> bool {
         Arg::Operand(Operand::Value(value), _) => value.leaves.iter().all(|leaf| matches!(leaf, Leaf::Const(_))),
         Arg::Operand(Operand::Place(place), _) => is_constant_place(place),
         Arg::List(items, _) => items.iter().all(|(_, arg)| is_constant_arg(arg)),
-    }
-}
-
-/// A helper of the tree.
-trait KindExt {
-    fn kind_is_reference(&self) -> bool;
-}
-
-impl KindExt for ast::Ty {
-    fn kind_is_reference(&self) -> bool {
-        matches!(self.kind, ast::TyKind::LRef(_) | ast::TyKind::RRef(_))
     }
 }

@@ -23,7 +23,7 @@ impl Sema<'_> {
         }
     }
 
-    fn list_init(&mut self, ty: &Type, items: &[(Option<Name>, Arg)], span: Span, _outer: Span) -> Res<Value> {
+    fn list_init(&mut self, ty: &Type, items: &[(Option<Designator>, Arg)], span: Span, _outer: Span) -> Res<Value> {
         match ty {
             Type::Scalar(_) | Type::Enum(_) | Type::Pointer(_) => match items {
                 [] => self.zero_or_null(ty),
@@ -86,9 +86,12 @@ impl Sema<'_> {
     }
 
     /// Initialises an array or record from items, beginning with item `at`; inner braces may be left out.
-    fn aggregate(&mut self, ty: &Type, items: &[(Option<Name>, Arg)], at: &mut usize, span: Span) -> Res<Value> {
+    fn aggregate(&mut self, ty: &Type, items: &[(Option<Designator>, Arg)], at: &mut usize, span: Span) -> Res<Value> {
         let mut leaves = Vec::new();
         match ty {
+            Type::Array(element, n) if items.iter().skip(*at).any(|(d, _)| d.is_some()) => {
+                return self.designated_array(element, *n, items, at, span);
+            }
             Type::Array(element, n) => {
                 let mut i = 0;
                 while i < *n {
@@ -116,7 +119,8 @@ impl Sema<'_> {
                     let value = if *at < items.len() {
                         self.aggregate_item(&field.ty, items, at, span)?
                     } else {
-                        self.field_default(*id, field, span)?
+                        let so_far = self.partial_object(ty, &leaves)?;
+                        self.field_default(*id, field, so_far, span)?
                     };
                     leaves.extend(value.leaves);
                 }
@@ -126,7 +130,13 @@ impl Sema<'_> {
         Ok(Value { ty: ty.clone(), leaves })
     }
 
-    fn union_init(&mut self, id: RecordId, items: &[(Option<Name>, Arg)], at: &mut usize, span: Span) -> Res<Value> {
+    fn union_init(
+        &mut self,
+        id: RecordId,
+        items: &[(Option<Designator>, Arg)],
+        at: &mut usize,
+        span: Span,
+    ) -> Res<Value> {
         let fields = self.records[id.index()].fields.clone();
         let ty = Type::Record(id);
         let Some(mut field) = fields.first().cloned() else {
@@ -135,7 +145,10 @@ impl Sema<'_> {
         if *at >= items.len() {
             return self.zero(&ty);
         }
-        if let Some(name) = &items[*at].0 {
+        if let Some(Designator::Elements(..)) = &items[*at].0 {
+            return self.no_elements(&ty, span);
+        }
+        if let Some(Designator::Field(name)) = &items[*at].0 {
             match fields.iter().find(|f| f.name == *name) {
                 Some(f) => field = f.clone(),
                 None => return self.no_member(&ty, name, span),
@@ -151,14 +164,23 @@ impl Sema<'_> {
         self.load(&temporary)
     }
 
-    fn designated(&mut self, id: RecordId, items: &[(Option<Name>, Arg)], at: &mut usize, span: Span) -> Res<Value> {
+    fn designated(
+        &mut self,
+        id: RecordId,
+        items: &[(Option<Designator>, Arg)],
+        at: &mut usize,
+        span: Span,
+    ) -> Res<Value> {
         let fields = self.records[id.index()].fields.clone();
         let ty = Type::Record(id);
         let mut parts: Vec<Option<Value>> = vec![None; fields.len()];
         let mut next = 0;
         while *at < items.len() {
             let (name, arg) = &items[*at];
-            if let Some(name) = name {
+            if let Some(Designator::Elements(..)) = name {
+                return self.no_elements(&ty, span);
+            }
+            if let Some(Designator::Field(name)) = name {
                 match fields.iter().position(|f| f.name == *name) {
                     Some(i) => next = i,
                     None => return self.no_member(&ty, name, span),
@@ -176,11 +198,71 @@ impl Sema<'_> {
         for (field, part) in fields.iter().zip(parts) {
             let value = match part {
                 Some(value) => value,
-                None => self.field_default(id, field, span)?,
+                None => {
+                    let so_far = self.partial_object(&ty, &leaves)?;
+                    self.field_default(id, field, so_far, span)?
+                }
             };
             leaves.extend(value.leaves);
         }
         Ok(Value { ty, leaves })
+    }
+
+    /// `{[2] = x, [4 ... 7] = y}`: an item without a designator goes on behind the one before it, the rest is zero.
+    fn designated_array(
+        &mut self,
+        element: &QualType,
+        n: u64,
+        items: &[(Option<Designator>, Arg)],
+        at: &mut usize,
+        span: Span,
+    ) -> Res<Value> {
+        let zero = self.value_init(&element.ty, span)?;
+        if (zero.leaves.len() as u64).saturating_mul(n) > MAX_LEAVES {
+            return self.err("E0495", "this array is too large", span);
+        }
+        let mut parts = vec![zero; n as usize];
+        let mut next = 0;
+        while *at < items.len() {
+            let (first, last) = match &items[*at].0 {
+                Some(Designator::Elements(first, last)) => (*first, *last),
+                Some(Designator::Field(name)) => {
+                    let name = name.clone();
+                    return self.no_member(&super::tyres::array_of(element.clone(), n).ty, &name, span);
+                }
+                None => (next, next),
+            };
+            if last >= n {
+                let at = items[*at].1.span();
+                return self.err("E0481", format!("there is no element {last} in an array of {n}"), at);
+            }
+            if let (Type::Array(..), Arg::Operand(o, here)) = (&element.ty, &items[*at].1)
+                && o.ty() != &element.ty
+            {
+                return self.err(
+                    "E0481",
+                    "where elements are numbered, an inner array needs its braces",
+                    *here,
+                );
+            }
+            let value = self.aggregate_item(element, items, at, span)?;
+            parts[first as usize..=last as usize].fill(value);
+            next = last + 1;
+        }
+        let leaves = parts.into_iter().flat_map(|part| part.leaves).collect();
+        Ok(Value {
+            ty: super::tyres::array_of(element.clone(), n).ty,
+            leaves,
+        })
+    }
+
+    fn no_elements<T>(&self, ty: &Type, span: Span) -> Res<T> {
+        let name = self.type_name(ty);
+        self.err(
+            "E0481",
+            format!("'{name}' is no array: it has no numbered elements"),
+            span,
+        )
     }
 
     fn no_member<T>(&self, ty: &Type, name: &Name, span: Span) -> Res<T> {
@@ -194,7 +276,7 @@ impl Sema<'_> {
     fn aggregate_item(
         &mut self,
         ty: &QualType,
-        items: &[(Option<Name>, Arg)],
+        items: &[(Option<Designator>, Arg)],
         at: &mut usize,
         span: Span,
     ) -> Res<Value> {
@@ -235,12 +317,24 @@ impl Sema<'_> {
         self.init(&field.ty.ty, arg, span)
     }
 
-    /// The default member initialiser, or zero.
-    fn field_default(&mut self, id: RecordId, field: &Field, span: Span) -> Res<Value> {
+    /// An object whose first leaves are known, for the initialisers of the members that follow.
+    fn partial_object(&mut self, ty: &Type, leaves: &[Leaf]) -> Res<LValue> {
+        let kinds = self.leaf_kinds(ty)?;
+        let missing = kinds.iter().skip(leaves.len()).map(|kind| match kind {
+            LeafKind::Value(ir) => Leaf::Undef(*ir),
+            _ => Leaf::Undef(Scalar::U8.into()),
+        });
+        let slots = leaves.iter().cloned().chain(missing).map(Slot::Fixed).collect();
+        Ok(super::call::slots_place(ty, slots))
+    }
+
+    /// The default member initialiser, or zero. The initialiser sees the members before it.
+    fn field_default(&mut self, id: RecordId, field: &Field, this: LValue, span: Span) -> Res<Value> {
         if let Some(var) = field.init.clone()
             && let Some(init) = &var.init
         {
             let env = self.records[id.index()].env.clone();
+            let env = Env::of(&env, EnvKind::This(Box::new(this)));
             return self.within(env, |s| {
                 let args = s.init_args(init)?;
                 s.direct_init(&field.ty, &args, matches!(init, Init::Brace(_)), span)
@@ -368,7 +462,7 @@ impl Sema<'_> {
                 self.complete_record(*id)?;
                 Ok(self.construct_record(*id, args, braces, true, span)?.into())
             }
-            Type::Vector { .. } => Ok(self.construct_vector(ty, args, span)?.into()),
+            Type::Vector { .. } => Ok(self.construct_vector(ty, args, braces, span)?.into()),
             Type::Matrix { .. } => Ok(self.construct_matrix(ty, args, span)?.into()),
             Type::Array(..) => match args {
                 [] => {
@@ -409,7 +503,7 @@ impl Sema<'_> {
         }
     }
 
-    fn construct_vector(&mut self, ty: &Type, args: &[Arg], span: Span) -> Res<Value> {
+    fn construct_vector(&mut self, ty: &Type, args: &[Arg], braces: bool, span: Span) -> Res<Value> {
         let (Some(scalar), Some(len)) = (ty.component(), ty.lanes()) else {
             return self.err("E0471", "no vector", span);
         };
@@ -418,7 +512,7 @@ impl Sema<'_> {
         }
         if let [Arg::List(items, at)] = args {
             let args: Vec<Arg> = items.iter().map(|(_, a)| a.clone()).collect();
-            return self.construct_vector(ty, &args, *at);
+            return self.construct_vector(ty, &args, true, *at);
         }
         if let [Arg::Operand(o, at)] = args {
             match o.ty() {
@@ -437,6 +531,13 @@ impl Sema<'_> {
             };
             let to = lanes.with_component(scalar).unwrap_or(Type::Scalar(scalar));
             leaves.extend(self.convert(o.clone(), &to, true, *at)?.leaves);
+        }
+        if braces {
+            // A braced list may be shorter than the vector: zeros follow, as in an array.
+            let zero = self.zero(&Type::Scalar(scalar))?;
+            while leaves.len() < len as usize {
+                leaves.extend(zero.leaves.iter().cloned());
+            }
         }
         if leaves.len() != len as usize {
             return self.err(
@@ -483,7 +584,10 @@ impl Sema<'_> {
                 }
                 Arg::List(_, at) => {
                     let column = Type::vector(scalar, rows);
-                    leaves.extend(self.construct_vector(&column, std::slice::from_ref(arg), *at)?.leaves);
+                    leaves.extend(
+                        self.construct_vector(&column, std::slice::from_ref(arg), true, *at)?
+                            .leaves,
+                    );
                 }
             }
         }
@@ -661,7 +765,7 @@ impl Sema<'_> {
                     let braces = matches!(m.init, Init::Brace(_));
                     self.direct_init(&field.ty, &args, braces, span)?
                 }
-                None if field.init.is_some() => self.field_default(id, field, span)?,
+                None if field.init.is_some() => self.field_default(id, field, this.clone(), span)?,
                 None if field.ty.is_reference() => {
                     return self.err(
                         "E0463",
@@ -706,4 +810,17 @@ fn flatten_braces(args: Vec<Arg>, init: &Init) -> Vec<Arg> {
         (Init::Brace(_), [Arg::List(items, _)]) => items.iter().map(|(_, a)| a.clone()).collect(),
         _ => args,
     }
+}
+
+/// How many elements an array without a bound gets from a braced list.
+pub(super) fn list_length(items: &[(Option<Designator>, Arg)]) -> u64 {
+    let (mut next, mut length) = (0u64, 0u64);
+    for (designator, _) in items {
+        next = match designator {
+            Some(Designator::Elements(_, last)) => last.saturating_add(1),
+            _ => next.saturating_add(1),
+        };
+        length = length.max(next);
+    }
+    length
 }

@@ -427,6 +427,10 @@ pub struct Sema<'a> {
     pub copy_back: Vec<(LValue, LValue)>,
     /// Above 0: a converting constructor is being sought.
     pub converting_depth: u32,
+    /// Functions being lowered whose last act may be a call of themselves.
+    pub tails: Vec<super::tail::TailLoop>,
+    /// A call was just lowered as a step of such a function's loop: nothing after it runs.
+    pub tail_taken: bool,
     /// Expressions open around this one.
     pub nesting: u32,
     /// Above 0: what is lowered is checked and thrown away.
@@ -493,6 +497,8 @@ impl<'a> Sema<'a> {
             threadgroup: HashMap::new(),
             copy_back: Vec::new(),
             converting_depth: 0,
+            tails: Vec::new(),
+            tail_taken: false,
             nesting: 0,
             dead_code: 0,
             library: LibraryState::default(),

@@ -82,7 +82,7 @@ impl Sema<'_> {
         }
     }
 
-    fn rank_list(&mut self, items: &[(Option<crate::ast::Name>, Arg)], to: &QualType) -> Option<Rank> {
+    fn rank_list(&mut self, items: &[(Option<Designator>, Arg)], to: &QualType) -> Option<Rank> {
         match &to.ty {
             Type::Scalar(_) | Type::Enum(_) | Type::Pointer(_) => match items {
                 [] => Some(0),
@@ -340,8 +340,8 @@ impl Sema<'_> {
             return self.construct_record(*id, &[Arg::Operand(operand, span)], false, explicit, span);
         }
         if let (Type::Overloads(set), Type::Function(f)) = (operand.ty(), to) {
-            let fits = |g: &&FunctionRef| g.decl.params.len() == f.params.len();
-            let Some(g) = set.iter().find(fits) else {
+            let found = set.iter().find(|g| self.fits_function(g, f));
+            let Some(g) = found else {
                 return self.no_conversion(operand.ty(), to, span);
             };
             return Ok(Value::one(to.clone(), Leaf::Function(g.clone())));
@@ -532,6 +532,10 @@ impl Sema<'_> {
             return Ok(operand);
         };
         let place = self.place_of(operand)?;
+        if self.const_eval > 0 && place.is_known() {
+            let ty = decayed(&Operand::Place(place.clone())).ty;
+            return Ok(Value::one(ty, Leaf::Place(std::rc::Rc::new(place))).into());
+        }
         let place = self.in_memory(place, span)?;
         let ty = decayed(&Operand::Place(place.clone())).ty;
         let leaf = self.address_leaf(&place, span)?;

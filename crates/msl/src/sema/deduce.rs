@@ -40,7 +40,7 @@ impl Bindings<'_> {
 }
 
 /// Equal, or integers of equal value (a bound deduced as `size_t` for an `int` parameter).
-fn same_arg(a: &TemplateArg, b: &TemplateArg) -> bool {
+pub(super) fn same_arg(a: &TemplateArg, b: &TemplateArg) -> bool {
     match (a, b) {
         (TemplateArg::Value(x), TemplateArg::Value(y)) => x == y || (x.as_int().is_some() && x.as_int() == y.as_int()),
         _ => a == b,
@@ -449,6 +449,16 @@ impl Sema<'_> {
                 let a = QualType::from(operand.ty().clone());
                 self.unify(inner, &a, b)
             }
+            TyKind::Array(element, _) => {
+                // As a parameter it is a pointer; qualifiers before it are the element's.
+                let mut pointee = (**element).clone();
+                pointee.quals.space = pointee.quals.space.or(p.quals.space);
+                pointee.quals.is_const |= p.quals.is_const;
+                match decayed(operand).ty {
+                    Type::Pointer(a) => self.unify(&pointee, &a, b),
+                    _ => false,
+                }
+            }
             TyKind::Pointer(inner) if matches!(inner.kind, TyKind::Function(_)) => {
                 if let Type::Overloads(_) = operand.ty() {
                     return true;
@@ -561,10 +571,28 @@ impl Sema<'_> {
             (TemplateParamKind::Type(_), arg @ TemplateArg::Type(_)) => Ok(arg),
             (TemplateParamKind::Template(..), arg @ TemplateArg::Template(_)) => Ok(arg),
             (TemplateParamKind::Value(ty, _), TemplateArg::Value(c)) => {
-                if has_auto(ty) || matches!(c.ty, Type::Overloads(_)) {
+                if has_auto(ty) {
                     return Ok(TemplateArg::Value(c));
                 }
                 let t = self.resolve_type(ty)?;
+                if let Type::Overloads(set) = &c.ty {
+                    // It stays the function that it names: a call deduces what its arguments leave open.
+                    let target = match &t.ty {
+                        Type::Pointer(p) => &p.ty,
+                        ty => ty,
+                    };
+                    if let Type::Function(wanted) = target
+                        && !set.clone().iter().any(|f| self.fits_function(f, wanted))
+                    {
+                        let (name, wanted) = (self.arg_name(&TemplateArg::Value(c.clone())), self.qual_name(&t));
+                        return self.err(
+                            "E0478",
+                            format!("the template argument '{name}' is no function of the type '{wanted}'"),
+                            span,
+                        );
+                    }
+                    return Ok(TemplateArg::Value(c));
+                }
                 if t.ty == c.ty {
                     return Ok(TemplateArg::Value(c));
                 }
@@ -587,6 +615,73 @@ impl Sema<'_> {
         }
     }
 
+    /// Can a function, or an instance of a function template, be called through this type?
+    pub(super) fn fits_function(&mut self, g: &FunctionRef, wanted: &FunctionType) -> bool {
+        let params = &g.decl.params;
+        if params.len() != wanted.params.len() {
+            return false;
+        }
+        let mut env = g.env.clone();
+        if let Some(header) = &g.decl.template
+            && !header.params.is_empty()
+        {
+            let mut b = Bindings {
+                header,
+                args: vec![None; header.params.len()],
+            };
+            for (slot, arg) in b.args.iter_mut().zip(&g.args) {
+                *slot = Some(arg.clone());
+            }
+            let fixed: Vec<bool> = b.args.iter().map(Option::is_some).collect();
+            let matched = self.within(env.clone(), |s| {
+                params
+                    .iter()
+                    .zip(&wanted.params)
+                    .all(|(p, a)| !mentions_unfixed(&p.ty, &b, &fixed) || s.unify(&p.ty, a, &mut b))
+            });
+            let args = std::mem::take(&mut b.args);
+            let Some(args) = matched
+                .then(|| self.attempt(|s| s.finish_args(header, args, &g.env.clone(), g.decl.name.span)))
+                .flatten()
+            else {
+                return false;
+            };
+            env = self.template_env(&env, header, &args);
+        }
+        self.within(env, |s| {
+            params.iter().zip(&wanted.params).all(|(p, a)| {
+                s.attempt(|s| s.param_type(&p.ty)).is_some_and(|t| {
+                    // `const` of a parameter itself is no part of the type.
+                    t.ty == a.ty && t.reference == a.reference && t.space == a.space
+                })
+            })
+        })
+    }
+
+    /// Do explicit template arguments fit a function template?
+    pub(super) fn takes_args(&mut self, f: &FunctionRef, args: &[TemplateArg], span: Span) -> bool {
+        let Some(header) = &f.decl.template else {
+            return false;
+        };
+        if header.params.is_empty() || (args.len() > header.params.len() && !header.params.iter().any(|p| p.is_pack)) {
+            return false;
+        }
+        self.attempt(|s| {
+            let scope = Env::names(&f.env);
+            for (param, arg) in header.params.iter().zip(args) {
+                if param.is_pack {
+                    break;
+                }
+                let arg = s.within(scope.clone(), |s| s.check_arg(param, arg.clone(), span))?;
+                if let Some(n) = &param.name {
+                    scope.bind(n.name.clone(), s.entity_of(&arg));
+                }
+            }
+            Ok(())
+        })
+        .is_some()
+    }
+
     /// A scope where template parameters are bound to arguments.
     pub fn template_env(&mut self, env: &Rc<Env>, header: &TemplateHeader, args: &[TemplateArg]) -> Rc<Env> {
         let scope = Env::names(env);
@@ -598,12 +693,16 @@ impl Sema<'_> {
         scope
     }
 
-    /// Instantiates a template: a class or alias gives a type, a variable template its value.
-    pub fn instantiate(&mut self, id: TemplateId, args: Vec<TemplateArg>, span: Span) -> Res<Entity> {
+    /// All arguments of a class, alias or variable template from the written ones.
+    pub(super) fn complete_args(
+        &mut self,
+        id: TemplateId,
+        args: Vec<TemplateArg>,
+        span: Span,
+    ) -> Res<Vec<TemplateArg>> {
         let template = &self.templates[id.index()];
         let (name, env) = (template.name.clone(), template.env.clone());
-        let primary = template.primary.clone();
-        let header = match &primary {
+        let header = match &template.primary {
             TemplateDecl::Record(d) => d.template.clone(),
             TemplateDecl::Alias(d) => d.template.clone(),
             TemplateDecl::Var(d) => d.template.clone(),
@@ -630,7 +729,23 @@ impl Sema<'_> {
                 span,
             );
         }
-        let args = self.finish_args(&header, given, &env, span)?;
+        self.finish_args(&header, given, &env, span)
+    }
+
+    /// Instantiates a template: a class or alias gives a type, a variable template its value.
+    pub fn instantiate(&mut self, id: TemplateId, args: Vec<TemplateArg>, span: Span) -> Res<Entity> {
+        let template = &self.templates[id.index()];
+        let (name, env) = (template.name.clone(), template.env.clone());
+        let primary = template.primary.clone();
+        let header = match &primary {
+            TemplateDecl::Record(d) => d.template.clone(),
+            TemplateDecl::Alias(d) => d.template.clone(),
+            TemplateDecl::Var(d) => d.template.clone(),
+        };
+        let Some(header) = header else {
+            return self.err("E0436", format!("'{name}' is not a template"), span);
+        };
+        let args = self.complete_args(id, args, span)?;
         match primary {
             TemplateDecl::Alias(d) => {
                 let scope = self.template_env(&env, &header, &args);
@@ -664,7 +779,7 @@ impl Sema<'_> {
                     let (Some(patterns), Some(own)) = (&v.spec_args, &v.template) else {
                         continue;
                     };
-                    if let Some((s, score)) = self.matches(patterns, own, &args, &env)
+                    if let Some((s, score)) = self.matches(id, patterns, own, &args, &env)
                         && score > best
                     {
                         (decl, scope, best) = (v.clone(), s, score);
@@ -696,7 +811,7 @@ impl Sema<'_> {
             let (Some(patterns), Some(own)) = (&d.spec_args, &d.template) else {
                 continue;
             };
-            if let Some((scope, score)) = self.matches(patterns, own, args, env)
+            if let Some((scope, score)) = self.matches(id, patterns, own, args, env)
                 && best.as_ref().is_none_or(|(s, ..)| score > *s)
             {
                 best = Some((score, d.clone(), scope));
@@ -711,6 +826,7 @@ impl Sema<'_> {
     /// Does a specialisation fit? Its scope and how special it is.
     fn matches(
         &mut self,
+        id: TemplateId,
         patterns: &[ast::TemplateArg],
         header: &TemplateHeader,
         args: &[TemplateArg],
@@ -728,7 +844,8 @@ impl Sema<'_> {
             })
             .collect();
         let open = patterns.last().is_some_and(|p| p.is_pack);
-        if patterns.len() != flat.len() && !(open && flat.len() + 1 >= patterns.len()) {
+        // Fewer patterns than arguments: the primary template's defaults stand for the rest.
+        if patterns.len() > flat.len() && !(open && flat.len() + 1 >= patterns.len()) {
             return None;
         }
         let ok = self.within(env.clone(), |s| s.unify_args(patterns, &flat, &mut b));
@@ -741,7 +858,13 @@ impl Sema<'_> {
         let scope = self.template_env(env, header, &own);
         // What could not be deduced through must agree now: `X<T, enable_if_t<…>>`, `X<T, N + 1>`.
         let inner = scope.clone();
-        let written = self.attempt(|s| s.within(inner, |s| s.template_args(patterns)))?;
+        let written = self.attempt(|s| {
+            let written = s.within(inner, |s| s.template_args(patterns))?;
+            if written.len() < flat.len() && !open {
+                return s.complete_args(id, written, span);
+            }
+            Ok(written)
+        })?;
         if written.len() != flat.len() || !written.iter().zip(&flat).all(|(a, b)| same_arg(a, b)) {
             return None;
         }

@@ -75,9 +75,7 @@ impl Sema<'_> {
                 Value::one(scalar, Self::float_leaf(scalar, *x)).into()
             }
             ExprKind::Char(c) => Value::one(Scalar::I8, Self::int_leaf(Scalar::I8, i128::from(*c))).into(),
-            ExprKind::Str(_) => {
-                return self.err("E0502", "strings are not supported in kernels", span);
-            }
+            ExprKind::Str(text) => self.string(text)?,
             ExprKind::Bool(b) => self.bool_value(*b).into(),
             ExprKind::Nullptr => Value::empty(Type::Nullptr).into(),
             ExprKind::This => match self.this_object() {
@@ -174,6 +172,21 @@ impl Sema<'_> {
                 left,
             } => self.fold(*op, *assign, pack, init.as_deref(), *left, span)?,
         })
+    }
+
+    /// A string: an array of its characters and a final zero in constant memory.
+    fn string(&mut self, text: &str) -> Res<Operand> {
+        let characters = text.bytes().chain([0]);
+        let leaves: Vec<Leaf> = characters
+            .map(|c| Self::int_leaf(Scalar::I8, i128::from(c as i8)))
+            .collect();
+        let element = QualType::from(Type::Scalar(Scalar::I8));
+        let ty = super::tyres::array_of(element, leaves.len() as u64).ty;
+        let mut place = self.fixed_variable(&ty, Value { ty: ty.clone(), leaves });
+        if self.const_eval == 0 && self.unevaluated == 0 {
+            place = self.in_memory(place, self.span)?;
+        }
+        Ok(place.into())
     }
 
     pub(super) fn size_value(&mut self, ty: &Type) -> Res<Operand> {

@@ -1,9 +1,14 @@
 //! Conditions, loops, switches and what leaves them.
 
+use std::sync::Arc;
+
 use super::context::*;
 use super::types::*;
 use super::value::*;
-use crate::ast::{Condition, Expr, LoopHints, Stmt, StmtKind, Unroll};
+use crate::ast::{
+    BinOp, BuiltinTy, Condition, Decl, Expr, ExprKind, Ident, Init, IntSuffix, LoopHints, Name, Path, PathRoot, Quals,
+    Segment, Specifiers, Stmt, StmtKind, Ty, TyKind, UnOp, Unroll, VarDecl,
+};
 use crate::source::Span;
 use anymetal_ir::{BinaryOp, Block, CompareOp, Op, Scalar, UnaryOp, Unroll as IrUnroll};
 
@@ -311,6 +316,9 @@ impl Sema<'_> {
             None => Operand::void(),
             Some(e) => {
                 let arg = self.arg(e)?;
+                if std::mem::take(&mut self.tail_taken) {
+                    return Ok(Flow::Left);
+                }
                 self.returned(&arg, ty.as_ref(), e.span)?
             }
         };
@@ -606,15 +614,78 @@ impl Sema<'_> {
         Ok(Flow::Next)
     }
 
-    /// Unrolls a loop as the source asks, if it counts a few constant steps and its body indexes with the counter.
-    pub(super) fn try_unroll(
-        &mut self,
-        _init: &Stmt,
-        _cond: Option<&Condition>,
-        _step: Option<&Expr>,
-        _body: &Stmt,
-        _hints: &LoopHints,
-    ) -> Res<Option<Flow>> {
-        Ok(None)
+    /// `for (var : range) body`, as a counted loop over the elements of an array.
+    pub(super) fn range_for(&mut self, var: &Arc<VarDecl>, range: &Expr, body: &Stmt, hints: &LoopHints) -> Res<Flow> {
+        let operand = self.expr(range)?;
+        let Type::Array(_, n) = operand.ty().clone() else {
+            let name = self.type_name(operand.ty());
+            return self.err_help(
+                "E0559",
+                format!("'{name}' is no array: a 'for' with ':' goes over the elements of arrays only"),
+                range.span,
+                "loop with an index",
+            );
+        };
+        // Names that no source can have.
+        let (array, counter) = (Name::from(" range"), Name::from(" index"));
+        let place = self.place_of(operand)?;
+        let ty = place.qual_type();
+        self.env.bind(array.clone(), Entity::Variable(place.into(), ty));
+        let span = range.span;
+        let expr = |kind| Expr { kind, span };
+        let named = |name: &Name| {
+            expr(ExprKind::Path(Path {
+                root: PathRoot::Scope,
+                segments: vec![Segment {
+                    ident: Ident {
+                        name: name.clone(),
+                        span,
+                    },
+                    args: None,
+                    template_keyword: false,
+                }],
+                span,
+            }))
+        };
+        let number = |n: u64| expr(ExprKind::Int(n, IntSuffix::default()));
+        let element = VarDecl {
+            init: Some(Init::Copy(expr(ExprKind::Index {
+                base: Box::new(named(&array)),
+                indices: vec![named(&counter)],
+            }))),
+            ..(**var).clone()
+        };
+        let start = VarDecl {
+            ty: Ty {
+                kind: TyKind::Builtin(BuiltinTy::Int),
+                quals: Quals::default(),
+                span,
+            },
+            name: Some(Ident {
+                name: counter.clone(),
+                span,
+            }),
+            init: Some(Init::Copy(number(0))),
+            specs: Specifiers::default(),
+            attrs: Vec::new(),
+            ..(**var).clone()
+        };
+        let statement = |kind| Stmt { kind, span };
+        let each = statement(StmtKind::Compound(vec![
+            statement(StmtKind::Decl(vec![Decl::Var(Arc::new(element))])),
+            body.clone(),
+        ]));
+        let whole = statement(StmtKind::For {
+            init: Box::new(statement(StmtKind::Decl(vec![Decl::Var(Arc::new(start))]))),
+            cond: Some(Condition::Expr(expr(ExprKind::Binary(
+                BinOp::Lt,
+                Box::new(named(&counter)),
+                Box::new(number(n)),
+            )))),
+            step: Some(expr(ExprKind::Unary(UnOp::PreInc, Box::new(named(&counter))))),
+            body: Box::new(each),
+            hints: hints.clone(),
+        });
+        self.statement(&whole)
     }
 }

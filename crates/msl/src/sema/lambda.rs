@@ -153,7 +153,7 @@ impl Sema<'_> {
                 Some(ty) if !super::tyres::has_auto(ty) => Some(s.resolve_type(ty)?),
                 _ => None,
             };
-            let operand = s.function_body(&l.body, ret, false)?;
+            let operand = s.function_body(&l.body, ret)?;
             s.write_back(pending)?;
             Ok(operand)
         });

@@ -26,6 +26,7 @@ pub mod ops;
 mod overload;
 pub mod record;
 pub mod stmt;
+pub mod tail;
 pub mod types;
 pub mod tyres;
 pub mod uses;

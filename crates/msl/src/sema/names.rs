@@ -651,7 +651,12 @@ impl Sema<'_> {
                 return self.bare_template(name, path.span);
             }
             Entity::Functions(set) => {
-                let [f] = set.user.as_slice() else {
+                // `f<g>` of several templates: those whose parameters the arguments fit.
+                let mut fitting = set.user.clone();
+                if fitting.len() > 1 && !set.args.is_empty() {
+                    fitting.retain(|f| self.takes_args(f, &set.args, path.span));
+                }
+                let [f] = fitting.as_slice() else {
                     return self.err(
                         "E0437",
                         format!("'{path}' is overloaded: the template argument is ambiguous"),

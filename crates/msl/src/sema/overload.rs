@@ -199,7 +199,11 @@ impl Sema<'_> {
             let Some(own) = self.attempt(|s| s.within(env.clone(), |s| s.template_args(&patterns))) else {
                 continue;
             };
-            if !own.iter().zip(template_args).all(|(a, b)| a == b) {
+            if !own
+                .iter()
+                .zip(template_args)
+                .all(|(a, b)| super::deduce::same_arg(a, b))
+            {
                 continue;
             }
             // What the arguments leave open, the parameter types decide.

@@ -122,6 +122,11 @@ impl Sema<'_> {
             }
             fields.push(field);
         }
+        // Constructors that are all `= default` leave the class an aggregate, as in C++17.
+        let constructors = &mut self.records[id.index()].constructors;
+        if constructors.iter().all(|c| matches!(c.decl.body, ast::Body::Default)) {
+            constructors.clear();
+        }
         self.lay_out(id, decl, fields)?;
         self.records[id.index()].complete = true;
         for assert in asserts {
@@ -241,6 +246,49 @@ impl Sema<'_> {
         Ok(())
     }
 
+    /// `template <> void X<float>::f() { … }` for this instance of `X` and this `f`.
+    fn member_specialisation(
+        &mut self,
+        id: RecordId,
+        env: &Rc<Env>,
+        f: &Arc<ast::FunctionDecl>,
+    ) -> Option<Arc<ast::FunctionDecl>> {
+        let record = &self.records[id.index()];
+        let (template, own) = record.template.clone()?;
+        let class = record.decl.name.as_ref()?.name.clone();
+        let list = self.out_of_class.get(&(class, f.name.name.clone()))?.clone();
+        for (outer, scope) in list {
+            if !specialises_member(&outer) || outer.params.len() != f.params.len() {
+                continue;
+            }
+            let patterns = outer.qualifier.last().and_then(|s| s.args.clone())?;
+            let fits = self.attempt(|s| {
+                let given = s.within(scope.clone(), |s| s.template_args(&patterns))?;
+                if s.complete_args(template, given, outer.span)? != own {
+                    return Ok(false);
+                }
+                for (p, q) in outer.params.iter().zip(&f.params) {
+                    let (p, q) = s.within(env.clone(), |s| Ok((s.param_type(&p.ty)?, s.param_type(&q.ty)?)))?;
+                    if p != q {
+                        return Ok(false);
+                    }
+                }
+                Ok(outer.this_quals.is_const == f.this_quals.is_const)
+            });
+            if fits != Some(true) {
+                continue;
+            }
+            let mut merged = (*outer).clone();
+            for (p, q) in merged.params.iter_mut().zip(&f.params) {
+                p.default = q.default.clone();
+            }
+            merged.specs.is_static |= f.specs.is_static;
+            merged.specs.is_constexpr |= f.specs.is_constexpr;
+            return Some(Arc::new(merged));
+        }
+        None
+    }
+
     fn collect_function(&mut self, id: RecordId, env: &Rc<Env>, f: &Arc<ast::FunctionDecl>) {
         let mut f = f.clone();
         if matches!(f.body, ast::Body::None)
@@ -248,7 +296,9 @@ impl Sema<'_> {
         {
             let key = (class.name.clone(), f.name.name.clone());
             if let Some(list) = self.out_of_class.get(&key)
-                && let Some((outer, _)) = list.iter().find(|(o, _)| o.params.len() == f.params.len())
+                && let Some((outer, _)) = list
+                    .iter()
+                    .find(|(o, _)| !specialises_member(o) && o.params.len() == f.params.len())
             {
                 let mut merged = (**outer).clone();
                 for (p, q) in merged.params.iter_mut().zip(&f.params) {
@@ -258,6 +308,9 @@ impl Sema<'_> {
                 merged.specs.is_constexpr |= f.specs.is_constexpr;
                 f = Arc::new(merged);
             }
+        }
+        if let Some(special) = self.member_specialisation(id, env, &f) {
+            f = special;
         }
         let r = FunctionRef {
             decl: f.clone(),
@@ -610,4 +663,9 @@ fn field_named(name: Name, ty: QualType, init: Option<Arc<ast::VarDecl>>) -> Fie
         align: 0,
         init,
     }
+}
+
+/// Is a definition outside of its class for one instance of a class template?
+fn specialises_member(f: &ast::FunctionDecl) -> bool {
+    f.outer_templates.last().is_some_and(|h| h.params.is_empty())
 }

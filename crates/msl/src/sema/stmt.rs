@@ -88,6 +88,9 @@ impl Sema<'_> {
             StmtKind::Compound(list) => self.statements(list),
             StmtKind::Expr(e) => {
                 self.expr(e)?;
+                if std::mem::take(&mut self.tail_taken) {
+                    return Ok(Flow::Left);
+                }
                 Ok(Flow::Next)
             }
             StmtKind::Decl(decls) => {
@@ -127,13 +130,16 @@ impl Sema<'_> {
                     s.statement(init)?;
                     return s.const_loop(cond.as_ref(), step.as_ref(), body);
                 }
-                if let Some(flow) = s.try_unroll(init, cond.as_ref(), step.as_ref(), body, hints)? {
-                    return Ok(flow);
-                }
                 s.statement(init)?;
                 let unroll = s.unroll(hints)?;
                 s.run_loop(cond.as_ref(), step.as_ref(), body, unroll)
             }),
+            StmtKind::RangeFor {
+                var,
+                range,
+                body,
+                hints,
+            } => self.scoped(|s| s.range_for(var, range, body, hints)),
             StmtKind::Switch { init, cond, body } => self.scoped(|s| {
                 if let Some(init) = init {
                     s.statement(init)?;
@@ -344,7 +350,7 @@ impl Sema<'_> {
         };
         if let Type::Array(element, u64::MAX) = &ty.ty {
             let n = match args.as_deref() {
-                Some([Arg::List(items, _)]) => items.len() as u64,
+                Some([Arg::List(items, _)]) => super::construct::list_length(items),
                 _ => {
                     return self.err(
                         "E0458",
@@ -390,7 +396,15 @@ impl Sema<'_> {
         let (ty, args) = self.variable_type(v)?;
         match ty.space {
             Some(Space::Threadgroup) if !ty.is_reference() => {
-                return self.threadgroup_variable(&name, ty, args.is_some(), span);
+                if args.is_some() {
+                    // Metal takes it and sets nothing: the memory is uninitialised.
+                    self.warn(
+                        "W0404",
+                        "the initialiser of a 'threadgroup' variable has no effect",
+                        span,
+                    );
+                }
+                return self.threadgroup_variable(&name, ty, span);
             }
             Some(Space::Device) if !ty.is_reference() => {
                 return self.err("E0556", "a variable cannot live in 'device' memory", span);
@@ -496,12 +510,8 @@ impl Sema<'_> {
         &mut self,
         name: &str,
         mut ty: QualType,
-        initialised: bool,
         span: Span,
     ) -> Res<(Operand, QualType)> {
-        if initialised {
-            return self.err("E0557", "a 'threadgroup' variable cannot be initialised", span);
-        }
         if self.const_eval > 0 {
             return self.foldable().map(|()| (Operand::void(), ty));
         }

@@ -15,6 +15,8 @@ pub struct Uses {
     pub assigned: HashSet<Name>,
     /// `f(x)`: perhaps by reference.
     pub passed: HashSet<Name>,
+    /// The parameters change when the function calls itself as its last act.
+    pub tail_params: bool,
 }
 
 /// The variable that an lvalue expression is a part of. Through an index only if asked: `p[i] = …` does not assign a pointer.
@@ -96,6 +98,11 @@ pub fn stmt(s: &Stmt, f: &mut dyn FnMut(&Expr)) {
             stmt(init, f);
             cond.iter().for_each(|c| condition(c, f));
             step.iter().for_each(|e| expr(e, f));
+            stmt(body, f);
+        }
+        StmtKind::RangeFor { var, range, body, .. } => {
+            ty(&var.ty, f);
+            expr(range, f);
             stmt(body, f);
         }
         StmtKind::Switch { init, cond, body } => {

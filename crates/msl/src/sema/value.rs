@@ -236,7 +236,16 @@ pub enum Arg {
     /// An expression.
     Operand(Operand, Span),
     /// `{…}`, whose type depends on what it initialises. Each item with its designator.
-    List(Vec<(Option<ast::Name>, Arg)>, Span),
+    List(Vec<(Option<Designator>, Arg)>, Span),
+}
+
+/// Which part of an aggregate an item of a braced list initialises.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Designator {
+    /// `.name =`
+    Field(ast::Name),
+    /// `[first ... last] =`, both included; `[i] =` has two equal numbers.
+    Elements(u64, u64),
 }
 
 impl Arg {

@@ -76,6 +76,7 @@ fn item(i: &InitItem) -> String {
         None => expr(&i.value),
         Some(Designator::Field(n)) => format!(".{} = {}", n.name, expr(&i.value)),
         Some(Designator::Index(e)) => format!("[{}] = {}", expr(e), expr(&i.value)),
+        Some(Designator::Range(a, b)) => format!("[{} ... {}] = {}", expr(a), expr(b), expr(&i.value)),
     }
 }
 
@@ -262,6 +263,18 @@ pub fn stmt(s: &Stmt) -> String {
             let step = step.as_ref().map_or(String::new(), expr);
             format!("{}for ({} {c}; {step}) {}", hints(h), stmt(init), stmt(body))
         }
+        StmtKind::RangeFor {
+            var,
+            range,
+            body,
+            hints: h,
+        } => format!(
+            "{}for ({} : {}) {}",
+            hints(h),
+            decl(&Decl::Var(var.clone())),
+            expr(range),
+            stmt(body)
+        ),
         StmtKind::Switch { cond: c, body, .. } => format!("switch ({}) {}", cond(c), stmt(body)),
         StmtKind::Case(e) => format!("case {}:", expr(e)),
         StmtKind::Default => "default:".into(),

@@ -118,15 +118,10 @@ fn refused_by_name() {
         ("auto p = new int;", "'new' is"),
         ("delete a;", "'delete' is"),
         ("asm(\"nop\");", "inline assembly is"),
-        ("for (auto x : a) { }", "range-based 'for' is"),
         ("auto [x, y] = a;", "structured bindings are"),
         ("a.*b;", "pointers to members are"),
         ("void g() { }", "a function inside a function is"),
         ("dynamic_cast<int>(a);", "run-time type information is"),
-        (
-            "float x[2] = {[0 ... 1] = 2};",
-            "a range of array elements in an initialiser is",
-        ),
     ] {
         let text = error(&in_body(statement));
         assert_eq!(

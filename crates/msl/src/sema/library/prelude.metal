@@ -6,6 +6,9 @@ namespace precise {}
 
 struct none_t {};
 
+// Specialised by users for classes of their own.
+template <typename T> struct _numeric_limits_impl {};
+
 template <typename T, T V>
 struct integral_constant {
     using value_type = T;
@@ -95,6 +98,13 @@ template <typename T> struct remove_pointer { using type = remove_pointer_t<T>; 
 template <typename T> struct make_unsigned { using type = make_unsigned_t<T>; };
 template <typename T> struct make_signed { using type = make_signed_t<T>; };
 
+// A name of Apple's own that public sources use: what the SIMD-group functions take.
+template <typename T>
+struct __is_valid_simdgroup_type {
+    static constexpr constant bool value =
+        is_vector_v<T> || (is_arithmetic_v<T> && !is_same_v<T, bool> && !is_same_v<T, bfloat> && sizeof(T) < 8);
+};
+
 enum class mem_flags : uint {
     mem_none = 0,
     mem_device = 1,
@@ -124,7 +134,31 @@ enum thread_scope : int {
     thread_scope_simdgroup = 4,
 };
 
+// A kernel's log messages go nowhere here.
+struct os_log {
+    constexpr os_log(constant char*, constant char*) constant {}
+    template <typename... T> void log(constant char*, T...) const constant {}
+    template <typename... T> void log_debug(constant char*, T...) const constant {}
+    template <typename... T> void log_info(constant char*, T...) const constant {}
+    template <typename... T> void log_error(constant char*, T...) const constant {}
+    template <typename... T> void log_fault(constant char*, T...) const constant {}
+    template <typename... T> void log(constant char*, T...) const thread {}
+    template <typename... T> void log_debug(constant char*, T...) const thread {}
+    template <typename... T> void log_info(constant char*, T...) const thread {}
+    template <typename... T> void log_error(constant char*, T...) const thread {}
+    template <typename... T> void log_fault(constant char*, T...) const thread {}
+};
+constant os_log os_log_default("", "");
+
 }  // namespace metal
+
+// Builtins of the compiler that sources call by their own names.
+constexpr int __builtin_ctz(uint x) { return int(metal::ctz(x)); }
+constexpr int __builtin_clz(uint x) { return int(metal::clz(x)); }
+constexpr int __builtin_popcount(uint x) { return int(metal::popcount(x)); }
+constexpr int __builtin_ctzl(ulong x) { return int(metal::ctz(x)); }
+constexpr int __builtin_clzl(ulong x) { return int(metal::clz(x)); }
+constexpr int __builtin_popcountl(ulong x) { return int(metal::popcount(x)); }
 
 namespace mpp {
 namespace tensor_ops {

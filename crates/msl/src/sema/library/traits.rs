@@ -7,7 +7,7 @@ use anymetal_ir::{Scalar, builder::fold};
 
 use super::args::{flatten, int_at, type_at};
 use super::{Call, LibEntity};
-use crate::sema::context::{Res, Sema};
+use crate::sema::context::{Entity, Res, Sema};
 use crate::sema::types::{Object, QualType, Reference, TemplateArg, TensorStorage, Type};
 use crate::sema::value::{Leaf, Operand, Value};
 use crate::source::Span;
@@ -145,15 +145,45 @@ fn instantiate_limits(sema: &mut Sema<'_>, args: &[TemplateArg], span: Span) -> 
     let ty = type_at(sema, "numeric_limits", &args, 0, span)?;
     match ty.ty {
         Type::Scalar(scalar) => Ok(Type::object(Object::Limits(scalar)).into()),
-        _ => sema.err(
-            "E0921",
-            format!(
-                "'numeric_limits<{}>' has no members: its argument must be a number type",
-                sema.qual_name(ty)
-            ),
-            span,
-        ),
+        Type::Record(_) => match user_limits(sema, ty, span)? {
+            Some(own) => Ok(own),
+            None => no_limits(sema, ty, span),
+        },
+        _ => no_limits(sema, ty, span),
     }
+}
+
+/// A class that specialises `metal::_numeric_limits_impl`, the name behind Apple's `numeric_limits`, has the members of its specialisation.
+fn user_limits(sema: &mut Sema<'_>, ty: &QualType, span: Span) -> Res<Option<QualType>> {
+    let found = sema
+        .namespaces
+        .iter()
+        .find(|n| n.path == "metal")
+        .and_then(|n| n.names.get("_numeric_limits_impl"))
+        .and_then(|entities| {
+            entities.iter().find_map(|entity| match entity {
+                Entity::Template(id) => Some(*id),
+                _ => None,
+            })
+        });
+    let Some(id) = found else { return Ok(None) };
+    let entity = sema.instantiate(id, vec![TemplateArg::Type(ty.clone())], span)?;
+    let Entity::Type(own) = entity else { return Ok(None) };
+    let Type::Record(record) = own.ty else { return Ok(None) };
+    sema.complete_record(record)?;
+    let empty = sema.records[record.index()].names.is_empty();
+    Ok((!empty).then_some(own))
+}
+
+fn no_limits(sema: &mut Sema<'_>, ty: &QualType, span: Span) -> Res<QualType> {
+    sema.err(
+        "E0921",
+        format!(
+            "'numeric_limits<{}>' has no members: its argument must be a number type",
+            sema.qual_name(ty)
+        ),
+        span,
+    )
 }
 
 /// A member of `numeric_limits<T>`: functions without arguments, and constants.
