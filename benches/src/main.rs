@@ -9,6 +9,7 @@
 //! over. Data is random; run from the root of the repository.
 
 mod bandwidth;
+mod custom;
 mod kernels;
 mod lanes;
 mod products;
@@ -27,10 +28,11 @@ struct Options {
     seconds: f64,
 }
 
-const NAMES: [&str; 10] = [
+const NAMES: [&str; 11] = [
     "matmul",
     "mxfp8",
     "linear",
+    "custom",
     "attention",
     "gelu",
     "rms_norm",
@@ -80,6 +82,7 @@ fn run(options: &Options) -> Result<()> {
             "matmul" => products::matmul(options.seconds)?,
             "mxfp8" => products::mxfp8(options.seconds)?,
             "linear" => products::linear(options.seconds)?,
+            "custom" => custom::custom(options.seconds)?,
             "attention" => lanes::attention(options.seconds, &options.shape)?,
             "softmax" => lanes::softmax(options.seconds)?,
             "transpose" => lanes::transpose(options.seconds)?,

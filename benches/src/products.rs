@@ -65,7 +65,7 @@ pub fn mxfp8(seconds: f64) -> Result<()> {
 }
 
 /// Bytes of weights that the products with few rows go through before they come back to the first ones.
-const WEIGHTS: usize = 1 << 30;
+pub(crate) const WEIGHTS: usize = 1 << 30;
 
 /// `kernels/quantised_linear.metal` with 1, 4 and 16 rows and weights of 4096 × 4096. The peer is memory itself: how long two
 /// cores take to read the packed weights.
@@ -123,7 +123,7 @@ pub fn linear(seconds: f64) -> Result<()> {
 }
 
 /// Spreads a word over its bytes, signs included, without a byte that is a NaN in E4M3.
-fn no_nan(word: u64) -> [u8; 8] {
+pub(crate) fn no_nan(word: u64) -> [u8; 8] {
     let signs = word.wrapping_mul(0xd6e8_feb8_6659_fd93) & 0x8888_8888_8888_8888;
     let bytes = (word | signs).to_le_bytes();
     bytes.map(|byte| if byte & 0x7f == 0x7f { byte ^ 1 } else { byte })

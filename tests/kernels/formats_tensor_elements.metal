@@ -50,6 +50,12 @@
 // arg 1: tensor uint2 (64, 5) = zeros
 // arg 2: tensor uint2 (64, 5) = zeros
 // arg 3: buffer float[320] = zeros
+// run: UE8M0
+// flags: -D FORMAT=metal_fp8_ue8m0_format -D BITS=8
+// arg 0: tensor fp8_ue8m0 (64, 5) = random(10, 0.01, 100)
+// arg 1: tensor fp8_ue8m0 (64, 5) = zeros
+// arg 2: tensor fp8_ue8m0 (64, 5) = zeros
+// arg 3: buffer float[320] = zeros
 // run: char
 // flags: -D FORMAT=char -D BITS=8
 // arg 0: tensor char (64, 5) = random(8)

@@ -41,10 +41,11 @@ impl Options {
 }
 
 /// Groups of measurements: ours, and the peers' names for the same.
-const GROUPS: [(&str, &str); 10] = [
+const GROUPS: [(&str, &str); 11] = [
     ("matmul", "matmul"),
     ("mxfp8", ""),
     ("linear", ""),
+    ("custom", ""),
     ("attention", "attention"),
     ("gelu", "gelu"),
     ("rms_norm", "rms_norm"),

@@ -1,6 +1,7 @@
 //! Test, bench and regeneration commands of the workspace: `cargo xtask help` lists them.
 
 mod bench;
+mod block_weights;
 mod minilm;
 mod python;
 mod steps;

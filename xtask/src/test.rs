@@ -2,9 +2,9 @@
 
 use std::process::Command;
 
-use crate::minilm;
 use crate::python::{self, Environment};
 use crate::steps::{Tally, anymetal, cargo, root};
+use crate::{block_weights, minilm};
 
 /// Flags of `cargo xtask test`.
 pub struct Options {
@@ -31,7 +31,10 @@ impl Options {
 }
 
 /// The steps that need the Python environment, with what they check.
-pub const PYTHON_STEPS: [&str; 1] = ["MiniLM against PyTorch (real weights, custom attention kernel)"];
+pub const PYTHON_STEPS: [&str; 2] = [
+    "MiniLM against PyTorch (real weights, custom attention kernel)",
+    "SmolLM2's Q4_1 weights decoded in kernels against NumPy",
+];
 
 /// Runs all tests; true if they passed.
 pub fn run(options: &Options) -> Result<bool, String> {
@@ -57,7 +60,10 @@ pub fn run(options: &Options) -> Result<bool, String> {
     tally.command("demo", Command::new(anymetal()).arg("demo").current_dir(root()));
     if options.python {
         match Environment::open() {
-            Ok(environment) => tally.step(PYTHON_STEPS[0], || minilm::check(&environment)),
+            Ok(environment) => {
+                tally.step(PYTHON_STEPS[0], || minilm::check(&environment));
+                tally.step(PYTHON_STEPS[1], || block_weights::check(&environment));
+            }
             Err(why) => PYTHON_STEPS.iter().for_each(|step| tally.skip(step, &why)),
         }
     } else {

@@ -1,0 +1,67 @@
+//! Lanes that each read several neighbouring words: what a vector load through scattered addresses is.
+
+/// Reads four consecutive 32-bit words from an address of each lane, and writes word `k` of all lanes to `to[k]`.
+///
+/// # Safety
+/// Sixteen bytes at `from(lane)` must be readable for each `lane < count`, and `count` words writable at each of `to`.
+#[inline(always)]
+pub(super) unsafe fn four_words(to: [*mut u32; 4], count: usize, from: impl Fn(usize) -> *const u8) {
+    let mut lane = 0;
+    #[cfg(target_arch = "x86_64")]
+    {
+        use std::arch::x86_64::*;
+        while lane + 4 <= count {
+            // SAFETY: by the function's contract; SSE2 is part of x86-64.
+            unsafe {
+                let rows: [__m128i; 4] = std::array::from_fn(|i| _mm_loadu_si128(from(lane + i).cast()));
+                let low = [_mm_unpacklo_epi32(rows[0], rows[1]), _mm_unpacklo_epi32(rows[2], rows[3])];
+                let high = [_mm_unpackhi_epi32(rows[0], rows[1]), _mm_unpackhi_epi32(rows[2], rows[3])];
+                let columns = [
+                    _mm_unpacklo_epi64(low[0], low[1]),
+                    _mm_unpackhi_epi64(low[0], low[1]),
+                    _mm_unpacklo_epi64(high[0], high[1]),
+                    _mm_unpackhi_epi64(high[0], high[1]),
+                ];
+                for (to, column) in to.into_iter().zip(columns) {
+                    _mm_storeu_si128(to.add(lane).cast(), column);
+                }
+            }
+            lane += 4;
+        }
+    }
+    while lane < count {
+        // SAFETY: by the function's contract.
+        unsafe {
+            let from = from(lane).cast::<u32>();
+            for (k, to) in to.into_iter().enumerate() {
+                to.add(lane).write(from.add(k).read_unaligned());
+            }
+        }
+        lane += 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::four_words;
+
+    #[test]
+    fn words_of_each_lane() {
+        let bytes: Vec<u8> = (0..255).collect();
+        for count in 0..13 {
+            let mut columns = [[0u32; 13]; 4];
+            let to = columns.each_mut().map(|column| column.as_mut_ptr());
+            // Odd addresses, out of order.
+            let offset = |lane: usize| 1 + (lane * 7 % 13) * 17;
+            // SAFETY: the last byte read is 1 + 12 · 17 + 15.
+            unsafe { four_words(to, count, |lane| bytes.as_ptr().add(offset(lane))) };
+            for (k, column) in columns.iter().enumerate() {
+                for (lane, &word) in column.iter().enumerate() {
+                    let at = offset(lane) + 4 * k;
+                    let want = u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
+                    assert_eq!(word, if lane < count { want } else { 0 });
+                }
+            }
+        }
+    }
+}
