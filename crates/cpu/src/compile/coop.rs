@@ -174,7 +174,10 @@ impl Lower<'_> {
                         same: (tile.rows, tile.columns) == (over.rows, over.columns),
                     }
                 };
-                in_place(&mut body, &self.vregs, shape);
+                // The sanitizer wants to see each element read and set.
+                if self.watch.is_none() {
+                    in_place(&mut body, &self.vregs, shape);
+                }
                 self.push(Inst::CoopMap {
                     over: over.0,
                     captures,

@@ -86,7 +86,10 @@ pub(crate) fn lower(kernel: &Kernel, isa: Isa, dense: bool, watch: bool) -> Resu
         deepest: [0; 2],
         effects: anymetal_ir::passes::Effects::of(kernel),
         watch: watch.then(|| super::watch::Watch::of(kernel)),
-        moves: super::moves::moves(kernel),
+        moves: match watch {
+            true => Default::default(),
+            false => super::moves::moves(kernel),
+        },
     };
     let body = lower.block(&kernel.body)?;
     let mut program = Program {

@@ -6,8 +6,8 @@
 
 use anymetal_formats::ElementFormat;
 use anymetal_ir::{
-    AtomicOp, BinaryOp, Builtin, CompareOp, ConvolutionDescriptor, GroupOp, GroupWidth, LocationId, MatmulDescriptor, MemFlags, ReduceAxis,
-    ReduceOp, Scalar, Scope, ShuffleOp, TensorField, TensorSpec, VoteOp,
+    AtomicOp, BinaryOp, Builtin, CompareOp, ConvolutionDescriptor, GroupOp, GroupWidth, LocationId, MatmulDescriptor,
+    MemFlags, ReduceAxis, ReduceOp, Scalar, Scope, ShuffleOp, TensorField, TensorSpec, VoteOp,
 };
 
 use crate::fault::AccessKind;

@@ -228,7 +228,7 @@ impl<'d> Worker<'d> {
                 })
             };
             // Checked against copies, since the shadow is looked at while the worker is borrowed.
-            let Some(place) = this.place(pointer, bytes) else {
+            let Some(place) = this.shared_place(pointer, bytes) else {
                 continue;
             };
             let actor = this.actor(lane);
@@ -255,7 +255,7 @@ impl<'d> Worker<'d> {
         same: &dyn Fn(&Stamp) -> bool,
     ) {
         self.object(split(pointer).0);
-        let Some(place) = self.place(pointer, bytes) else {
+        let Some(place) = self.shared_place(pointer, bytes) else {
             return;
         };
         let stamp = sanitizer.stamp(place.space, self.actor(lane), at, atomic);
@@ -267,7 +267,7 @@ impl<'d> Worker<'d> {
     }
 
     /// The place behind a pointer, if it is inside shared memory that threads may write.
-    fn place(&self, pointer: u64, bytes: u64) -> Option<Place> {
+    fn shared_place(&self, pointer: u64, bytes: u64) -> Option<Place> {
         let (number, offset) = split(pointer);
         let object = self.objects.get(number).filter(|_| number != 0)?;
         let inside = offset >= 0 && (offset as u64).checked_add(bytes)? <= object.length;

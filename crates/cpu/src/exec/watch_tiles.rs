@@ -177,7 +177,7 @@ impl<'d> Worker<'d> {
                     self.set_tile(sanitizer, *coop, instance, false);
                 }
             }
-            Inst::CoopCopy { to, from } => {
+            Inst::CoopCopy { to, from, .. } => {
                 let tile = self.tiles[*to as usize];
                 for (instance, _) in self.active_instances(tile.simdgroups) {
                     let part: Vec<bool> = sanitizer.tiles[*from as usize]
