@@ -34,7 +34,7 @@ use clap::{Parser, Subcommand};
     name = "anymetal",
     version,
     after_help = "\
-Compiler flags of `check` and `kernel run`, spelled as `xcrun metal` has them:
+Compiler flags of `check`, `kernel run` and `config check`, spelled as `xcrun metal` has them:
   -I DIR  -D NAME[=VALUE]  -U NAME  -std=metal4.1  -include FILE  -f[no-]fast-math
 
 Exit codes: 0 success; 1 bad input, a fault, or a failed test; 2 a wrong command line.
@@ -60,8 +60,23 @@ enum Command {
     Kernel(Box<Kernel>),
     /// Runs annotated kernels (docs/test-format.md)
     Test(commands::test::Options),
+    /// Quantises the matrices of a safetensors file to blocks with scales (docs/quantize.md)
+    Quantize(commands::quantize::Options),
+    /// Turns a quantised safetensors file back
+    Dequantize(commands::quantize::BackOptions),
+    /// Compares what a model's tensors are with a kernel and a weights file
+    #[command(subcommand)]
+    Config(ConfigCommand),
     /// Lists devices and tile paths
     Devices(commands::devices::Options),
+}
+
+#[derive(Subcommand)]
+enum ConfigCommand {
+    /// Checks a config, and compares it with a kernel's signature and a weights file
+    Check(commands::config::CheckOptions),
+    /// Writes a config from a weights file
+    Show(commands::config::ShowOptions),
 }
 
 #[derive(Subcommand)]
@@ -111,6 +126,10 @@ fn main() -> ExitCode {
             commands::kernel_run::run(&options, compile)
         }
         Command::Test(options) => commands::test::run(&options),
+        Command::Quantize(options) => commands::quantize::run(&options),
+        Command::Dequantize(options) => commands::quantize::run_back(&options),
+        Command::Config(ConfigCommand::Check(options)) => commands::config::check(&options, compile),
+        Command::Config(ConfigCommand::Show(options)) => commands::config::show(&options),
         Command::Devices(options) => commands::devices::run(&options),
     };
     match outcome {
@@ -131,10 +150,10 @@ fn main() -> ExitCode {
     }
 }
 
-/// Takes the compiler flags out of the command line: their spelling (`-std=…`) is not clap's. Only `check` and `kernel`
-/// have them.
+/// Takes the compiler flags out of the command line: their spelling (`-std=…`) is not clap's. Only `check`, `kernel` and
+/// `config` have them.
 fn take_compiler_flags(words: Vec<String>, options: &mut CompileOptions) -> Result<Vec<String>, String> {
-    if !matches!(words.get(1).map(String::as_str), Some("check" | "kernel")) {
+    if !matches!(words.get(1).map(String::as_str), Some("check" | "kernel" | "config")) {
         return Ok(words);
     }
     let is_flag = |word: &str| {

@@ -297,7 +297,8 @@ fn check_tensor(kernel: &str, argument: &Argument, tensor: &Tensor) -> Result<()
     Ok(())
 }
 
-fn index_limit(index_type: &str) -> u64 {
+/// The largest value of an index type, by its name in the language.
+pub(crate) fn index_limit(index_type: &str) -> u64 {
     let scalar = Scalar::ALL.into_iter().find(|s| {
         s.name()
             .parse::<anymetal_formats::ElementFormat>()

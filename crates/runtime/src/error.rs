@@ -33,6 +33,9 @@ pub enum Error {
     /// Values that cannot be quantised into a tensor.
     #[error(transparent)]
     Quantise(Box<anymetal_formats::QuantiseError>),
+    /// A weights file that cannot be used.
+    #[error(transparent)]
+    Weights(Box<crate::weights::WeightsError>),
     /// A typed read whose length is not a whole number of elements, or whose range is not inside the buffer.
     #[error(
         "{count} elements of {element_bytes} bytes from byte {offset} on do not lie inside the buffer of {length} bytes"
@@ -147,7 +150,7 @@ impl fmt::Display for NoSuchKernel {
 impl std::error::Error for NoSuchKernel {}
 
 /// The name that takes the fewest edits to reach, if that is at most a third of its letters.
-fn nearest<'a>(name: &str, candidates: &'a [String]) -> Option<&'a String> {
+pub(crate) fn nearest<'a>(name: &str, candidates: &'a [String]) -> Option<&'a String> {
     let best = candidates
         .iter()
         .map(|c| (edit_distance(name, c), c))

@@ -50,6 +50,7 @@
 mod backend;
 mod binding;
 mod buffer;
+pub mod config;
 mod device;
 mod error;
 mod library;
@@ -57,6 +58,7 @@ mod pipeline;
 pub mod quantise;
 mod queue;
 mod tensor;
+pub mod weights;
 
 pub use anymetal_cpu::tile::TilePath;
 pub use anymetal_cpu::{HostMemory, MemoryError};

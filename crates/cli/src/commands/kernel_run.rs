@@ -98,11 +98,7 @@ pub fn run(options: &Options, mut compile: CompileOptions) -> Outcome {
     if let Some(budget) = options.budget {
         execution = execution.with_instruction_budget(budget);
     }
-    let constants: BTreeMap<usize, (ElementFormat, Vec<f64>)> = options
-        .constants
-        .iter()
-        .map(|word| constant(word))
-        .collect::<Result<_, _>>()?;
+    let constants = constants(&options.constants)?;
     let pipeline = library
         .pipeline_with(&kernel, &function_constants(&constants)?, &execution)
         .map_err(text)?;
@@ -197,6 +193,11 @@ fn pair<'a>(word: &'a str, separator: char, usage: &str) -> Result<(usize, &'a s
         // Indices have 32 bits.
         .and_then(|(index, rest)| Some((index.trim().parse::<u32>().ok()? as usize, rest.trim())))
         .ok_or_else(|| format!("`{}`: write {usage}", shortened(word)))
+}
+
+/// The values of `--constant`, by index.
+pub fn constants(words: &[String]) -> Result<BTreeMap<usize, (ElementFormat, Vec<f64>)>, String> {
+    words.iter().map(|word| constant(word)).collect()
 }
 
 fn constant(word: &str) -> Result<(usize, (ElementFormat, Vec<f64>)), String> {

@@ -2,10 +2,12 @@
 //! and an error otherwise.
 
 pub mod check;
+pub mod config;
 pub mod demo;
 pub mod devices;
 pub mod inspect;
 pub mod kernel_run;
+pub mod quantize;
 pub mod run;
 pub mod test;
 

@@ -34,6 +34,23 @@ pub struct ErrorMetrics {
     pub sqnr_db: f64,
 }
 
+impl ErrorMetrics {
+    /// The metrics of two sets of elements together.
+    pub fn merged(&self, other: &ErrorMetrics) -> ErrorMetrics {
+        let sums = |m: &ErrorMetrics| {
+            let count = m.elements as f64;
+            Sums {
+                elements: m.elements,
+                non_finite: m.non_finite,
+                largest: m.max_error,
+                error: m.rms_error * m.rms_error * count,
+                signal: m.rms_value * m.rms_value * count,
+            }
+        };
+        sums(self).join(sums(other)).finish()
+    }
+}
+
 /// Sums that several threads fill and add up.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Sums {
