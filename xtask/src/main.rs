@@ -17,6 +17,7 @@ Commands:
                                           command-line tests, and models checked against PyTorch
   lint                                    formatting and lints, as CI runs them
   bench [--json] [FILTER]                 speed as ratios to PyTorch, in one run
+  tables                                  writes the tables of docs/tensorops.md from the compiler's rules
   python                                  only sets up the Python environment and prints its interpreter
   help                                    this text
 
@@ -30,6 +31,7 @@ fn main() -> ExitCode {
     let outcome = match words.split_first() {
         Some((&"test", flags)) => test::Options::parse(flags).and_then(|options| test::run(&options)),
         Some((&"lint", [])) => steps::lint(),
+        Some((&"tables", [])) => steps::tables(),
         Some((&"bench", flags)) => bench::Options::parse(flags).and_then(|options| bench::run(&options)),
         Some((&"python", [])) => python::Environment::open().map(|environment| {
             println!("{}", environment.interpreter().display());

@@ -29,6 +29,15 @@ pub fn cargo(arguments: &[&str]) -> Command {
     command
 }
 
+/// Writes the tables of the documentation that come from the code: the test that compares them writes them when asked to.
+pub fn tables() -> Result<bool, String> {
+    let mut command = cargo(&["test", "--release", "--quiet", "-p", "anymetal-msl", "--test", "tables"]);
+    let status = command.env("ANYMETAL_WRITE_TABLES", "1").status();
+    status
+        .map(|status| status.success())
+        .map_err(|error| format!("cannot start cargo: {error}"))
+}
+
 /// What a run of steps came to.
 #[derive(Default)]
 pub struct Tally {

@@ -356,6 +356,7 @@ pub fn execution_option(options: ExecutionOptions, word: &str) -> Option<Executi
         "static-overhang=zero" => options.with_static_overhang_zero(true),
         "layout=device" => options.with_permuted_layout(false),
         "layout=permuted" => options.with_permuted_layout(true),
+        "numerics=tensor-unit" => options.with_tensor_unit(true),
         "deterministic" => options.with_deterministic(true),
         "sanitize" => options.with_sanitize(Default::default()),
         _ => return None,

@@ -61,7 +61,7 @@ impl Needs {
                 needs.lanes_meet = true
             }
             Op::Matmul { simdgroups, .. } | Op::Convolution { simdgroups, .. } => {
-                needs.lanes_meet = true;
+                needs.lanes_meet |= *simdgroups > 0;
                 needs.whole |= wide(*simdgroups);
             }
             Op::Builtin(Builtin::ThreadgroupPositionInGrid(_) | Builtin::ThreadIndexInThreadgroup) => {

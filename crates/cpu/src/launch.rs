@@ -160,6 +160,8 @@ pub struct DispatchOptions {
     pub force_incompatible: bool,
     /// Take elements past a static extent as zero instead of a fault.
     pub static_overhang_zero: bool,
+    /// Products give the bits that Apple's tensor unit gives (slowly).
+    pub tensor_unit: bool,
     /// Bytes of threadgroup memory, static and dynamic together.
     pub threadgroup_memory_limit: u64,
 }
@@ -173,6 +175,7 @@ impl Default for DispatchOptions {
             traffic: false,
             force_incompatible: false,
             static_overhang_zero: false,
+            tensor_unit: false,
             threadgroup_memory_limit: 32 * 1024,
         }
     }

@@ -64,15 +64,9 @@ pub(crate) fn check(kernel: &Kernel) -> Result<(), CompileError> {
                 refused.get_or_insert((what, inst.location));
             }
         }
-        let Op::Matmul {
-            descriptor, simdgroups, ..
-        } = &inst.op
-        else {
+        let Op::Matmul { descriptor, .. } = &inst.op else {
             return;
         };
-        if *simdgroups == 0 {
-            refused.get_or_insert(("matmul2d with execution_thread".to_string(), inst.location));
-        }
         let (m, n) = (u64::from(descriptor.m), u64::from(descriptor.n));
         let k = u64::from(descriptor.k.unwrap_or(1));
         if m.saturating_mul(n) > TILE_ELEMENTS || m.max(n).saturating_mul(k) > OPERAND_ELEMENTS {

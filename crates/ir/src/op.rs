@@ -564,7 +564,7 @@ pub enum Op {
     CoopElementSet { coop: CoopId, value: ValueId },
     /// In a map: → (`i32` column, `i32` row), or one `i32` over a reduction tensor.
     CoopElementIndex,
-    /// `matmul2d::run`.
+    /// `matmul2d::run` by a scope of so many SIMD-groups, or by each lane for itself (`execution_thread`) where that is 0.
     #[allow(missing_docs)]
     Matmul {
         descriptor: MatmulDescriptor,

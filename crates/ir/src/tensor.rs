@@ -198,7 +198,7 @@ pub struct Cooperative {
     pub name: String,
     /// Role in its operation.
     pub role: CoopRole,
-    /// Element type. (Sub-byte inputs are widened by the front end.)
+    /// Element type: for format types what [`tile_scalar`] says.
     pub element: Scalar,
     /// Rows (dimension 1) of the tile.
     pub rows: u32,
@@ -346,6 +346,17 @@ impl Layout {
             _ => (row, column + simdgroup * band_columns),
         };
         (row < self.rows && column < self.columns).then_some((row, column))
+    }
+}
+
+/// The scalar that a cooperative tensor holds elements of a format as: its own type, or for format types the narrowest one
+/// that has all their values. Loads and stores convert, both ways without rounding.
+pub const fn tile_scalar(format: ElementFormat) -> Scalar {
+    match format {
+        ElementFormat::Int4B | ElementFormat::Int2B => Scalar::I8,
+        ElementFormat::UInt4B | ElementFormat::UInt2B => Scalar::U8,
+        ElementFormat::Fp4E2M1 | ElementFormat::Fp8E4M3 | ElementFormat::Fp8E5M2 => Scalar::F16,
+        format => element_scalar(format),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::op::{Op, ReduceAxis};
 use crate::tensor::{
-    ConvolutionDescriptor, CoopRole, Cooperative, MatmulDescriptor, Operand, TensorRef, element_scalar,
+    ConvolutionDescriptor, CoopRole, Cooperative, MatmulDescriptor, Operand, TensorRef, tile_scalar,
 };
 use crate::types::{CoopId, Scalar, Type};
 use crate::verify::{Check, Problem, Verifier, writable};
@@ -104,9 +104,7 @@ impl Verifier<'_> {
             Op::CoopLoad { coop, tensor } | Op::CoopStore { coop, tensor } => {
                 let tile = self.coop(*coop)?;
                 self.tensor(tensor)?;
-                let element = element_scalar(tensor.format);
-                let widened = tensor.format.is_sub_byte() && matches!(tile.element, Scalar::I8 | Scalar::U8);
-                if element != tile.element && !widened {
+                if tile_scalar(tensor.format) != tile.element {
                     return rule(*coop, "its element type is not the tensor's");
                 }
                 if matches!(op, Op::CoopStore { .. }) {
@@ -169,7 +167,7 @@ impl Verifier<'_> {
         destination: &Operand,
     ) -> Check {
         let MatmulDescriptor { m, n, k, .. } = *descriptor;
-        if m == 0 || n == 0 || k == Some(0) || simdgroups == 0 {
+        if m == 0 || n == 0 || k == Some(0) {
             return Err(Problem::Rule("a product has no empty side"));
         }
         let flip = |transposed: bool, rows: Option<u32>, columns: Option<u32>| {

@@ -20,6 +20,7 @@ use std::sync::Arc;
 pub use diagnostics::{Diagnostic, Diagnostics, Severity};
 pub use options::{CompileOptions, MetalStd};
 pub use sema::api::{FunctionConstantInfo, KernelInfo, Library};
+pub use sema::library::tensorops_tables;
 pub use sema::kernel::{ConstantValue, FunctionConstantValues};
 
 /// A parsed translation unit.

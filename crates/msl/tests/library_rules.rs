@@ -42,6 +42,10 @@ fn scale_planes() {
             "E0907 Right tensor must be transposed if it has scale factors | note: store B with K innermost (extents (K, N)) and pass transpose_right = true",
         ),
         (
+            "using I8 = tensor<device int8_t, D2, tensor_inline, S32>; device int8_t* e = (device int8_t*)u; I8 l(e, D2(32, 32), S32(u)); I8 r(e, D2(32, 32), S32(u)); OP(16, 16, dyn, false, true); op.run(l, r, ci);",
+            "E0909 a product of scaled operands is no integer | help: multiply the scaled integers by half or bfloat elements, into half, bfloat or float",
+        ),
+        (
             "tensor_blockwise<tensor_inline, device metal_fp8_ue8m0_format, 32> x(u);",
             "E0833 the first template argument of 'tensor_blockwise' must be a plane tag, not 'tensor_inline' | help: the only plane is 'tensor_plane_scales'",
         ),
@@ -82,7 +86,7 @@ fn descriptor_and_scope() {
         ),
         (
             "matmul2d<matmul2d_descriptor(16, 16), int> op;",
-            "E0876 Scope template argument should be of op_scope type, not 'int' | help: use 'execution_simdgroup' or 'execution_simdgroups<N>'",
+            "E0876 Scope template argument should be of op_scope type, not 'int' | help: use 'execution_simdgroup', 'execution_simdgroups<N>' or 'execution_thread'",
         ),
         (
             "matmul2d<matmul2d_descriptor(16, 16), execution_simdgroups> op;",
@@ -101,8 +105,20 @@ fn descriptor_and_scope() {
             "E0820 template argument 2 of 'matmul2d' must be a type, not '4'",
         ),
         (
-            "matmul2d<matmul2d_descriptor(16, 16), execution_thread> op;",
-            "E0877 'matmul2d' with the scope 'execution_thread' is not supported yet | help: use 'execution_simdgroup': one SIMD-group computes the tile",
+            "matmul2d<matmul2d_descriptor(1, 17), execution_thread> op; auto d = op.get_destination_cooperative_tensor<H2, H2, float>();",
+            "E0877 'execution_thread' has no cooperative destination | help: pass a tensor in 'device' or 'thread' memory to 'run', or use the scope 'execution_simdgroup'",
+        ),
+        (
+            "matmul2d<matmul2d_descriptor(16, 16, 16), execution_thread> op; auto l = op.get_left_input_cooperative_tensor<half, half, float>();",
+            "E0885 Input cooperative tensors require a single SIMD group | help: a thread takes its operands from 'device' or 'thread' memory; cooperative ones take 'execution_simdgroup'",
+        ),
+        (
+            "matmul2d<matmul2d_descriptor(16, 16), execution_threads<32>> op;",
+            "E0874 Only execution_thread<1> is supported",
+        ),
+        (
+            "threadgroup float s[4]; tensor<threadgroup float, D2, tensor_inline> t(s, D2(2, 2)); matmul2d<matmul2d_descriptor(2, 2), execution_thread> op; op.run(a, b, t);",
+            "E0866 Unsupported address space: the destination operand is in threadgroup memory | help: the operands of 'execution_thread' are in 'device' or 'thread' memory",
         ),
         (
             "matmul2d<matmul2d_descriptor(16, 16), execution_simdgroups<0>> op;",
@@ -168,7 +184,11 @@ fn operands_of_run() {
         ),
         (
             "OP(16, 16); float s[4]; tensor<thread float, D2, tensor_inline> t(s, D2(2, 2)); op.run(a, b, t);",
-            "E0866 Unsupported address space: the destination operand is in thread memory",
+            "E0866 Unsupported address space: the destination operand is in thread memory | help: the operands of SIMD-groups are in 'device' or 'threadgroup' memory; those in 'thread' memory take 'execution_thread'",
+        ),
+        (
+            "OP(16, 16); op.run(a.slice(0, 0), b, c);",
+            "E0857 the left operand of 'run' is a temporary | note: operands are bound to references: store it in a variable first",
         ),
         (
             "OP(16, 16); op.run(a, b, kf);",
@@ -281,8 +301,16 @@ fn cooperative_inputs() {
             "E0886 Inner dimension cannot be dynamic with input cooperative tensors | help: give the descriptor a constant k",
         ),
         (
-            "OP(16, 16, 16); auto r = op.get_right_input_cooperative_tensor<half, int4b_format, float>();",
-            "E0887 input cooperative tensors of 'int4b_format' are not supported yet",
+            "OP(16, 16, 16); auto r = op.get_right_input_cooperative_tensor<half, int4b_format, float>(); r.set(0, 1.0f);",
+            "E0865 'float' does not convert to 'int4b_format'",
+        ),
+        (
+            "OP(16, 16, 16); auto d = op.get_destination_cooperative_tensor<H2, H2, half, short>(); auto l = op.get_left_input_cooperative_tensor<half, half, half>(d);",
+            "E0889 a cooperative tensor whose coordinates are not 'int' cannot become an input | help: obtain both without the template argument CoordType",
+        ),
+        (
+            "OP(16, 16, 16); auto d = op.get_destination_cooperative_tensor<H2, H2, half>(); bool c = op.is_compatible_as_left_input<half, half, half, int>(d);",
+            "E0881 'is_compatible_as_left_input' takes no coordinate type",
         ),
         (
             "OP(16, 16, 16); auto l = op.get_left_input_cooperative_tensor<half, half, int>();",

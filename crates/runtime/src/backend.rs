@@ -98,6 +98,7 @@ fn options(options: &ExecutionOptions) -> DispatchOptions {
         traffic: options.count_traffic,
         force_incompatible: options.force_incompatible,
         static_overhang_zero: options.static_overhang_zero,
+        tensor_unit: options.tensor_unit,
         ..DispatchOptions::default()
     }
 }

@@ -154,6 +154,9 @@ pub struct ExecutionOptions {
     /// some slots are invalid. The results of a kernel that asks where its elements are stay the same; those of one that
     /// relies on a device's layout change.
     pub permuted_layout: bool,
+    /// `matmul2d` gives the bits that the tensor unit of a Mac gives (measured on M5): the same order and rounding of sums.
+    /// Slow; for comparing results with a Mac's.
+    pub tensor_unit: bool,
     /// Ends a dispatch with a fault after so many instructions of one threadgroup; a stop for endless loops.
     pub instruction_budget: Option<u64>,
     /// Counts the bytes that the kernel reads and writes, at some cost in speed.
@@ -184,6 +187,7 @@ impl ExecutionOptions {
         deterministic with_deterministic;
         static_overhang_zero with_static_overhang_zero;
         permuted_layout with_permuted_layout;
+        tensor_unit with_tensor_unit;
         count_traffic with_count_traffic;
     }
 

@@ -72,6 +72,9 @@ pub struct Options {
     /// What reading past a static extent does: `fault` or `zero`
     #[arg(long, default_value = "fault", value_parser = ["fault", "zero"])]
     static_overhang: String,
+    /// How products are rounded: `machine`, the fastest way here, or `tensor-unit`, to the bit as on a Mac with one (slow)
+    #[arg(long, default_value = "machine", value_parser = ["machine", "tensor-unit"])]
+    numerics: String,
     /// Where cooperative tensors hold their elements: `device`, as known devices do, or `permuted`, another legal layout that
     /// shows which kernels rely on it
     #[arg(long, default_value = "device", value_parser = ["device", "permuted"])]
@@ -102,6 +105,7 @@ pub fn run(options: &Options, mut compile: CompileOptions) -> Outcome {
         .with_deterministic(options.deterministic)
         .with_static_overhang_zero(options.static_overhang == "zero")
         .with_permuted_layout(options.layout == "permuted")
+        .with_tensor_unit(options.numerics == "tensor-unit")
         .with_count_traffic(options.traffic);
     if let Some(budget) = options.budget {
         execution = execution.with_instruction_budget(budget);

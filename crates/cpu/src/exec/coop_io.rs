@@ -1,6 +1,8 @@
 //! Views of tensors at run time, and loads and stores of whole tiles.
 
 use anymetal_formats::ElementFormat;
+use anymetal_ir::Scalar;
+use anymetal_ir::tile_scalar;
 
 use super::objects::split;
 use super::{Outcome, Worker, raise, read, write};
@@ -60,21 +62,43 @@ impl Region {
         Region { valid, ..*self }
     }
 
-    /// The integer behind a valid element of less than a byte, as the low bits of a register.
+    /// The byte of a valid element of a format type, and the bit in it where the element's code starts.
+    fn code_place(&self, x: usize, y: usize) -> (*mut u8, u32) {
+        let at = self.index(x, y) * self.format.bits() as i64;
+        (self.base.wrapping_offset((at >> 3) as isize), (at & 7) as u32)
+    }
+
+    /// A valid element of a format type as a tile holds it.
     ///
     /// # Safety
     /// The element must be in the valid part.
-    unsafe fn code(&self, x: usize, y: usize) -> u64 {
-        let bits = self.format.bits() as u32;
-        let at = self.index(x, y) * i64::from(bits);
+    unsafe fn unpacked(&self, x: usize, y: usize) -> u64 {
+        let (place, shift) = self.code_place(x, y);
         // SAFETY: by the function's contract.
-        let byte = unsafe { *self.base.wrapping_offset((at >> 3) as isize) };
-        let code = (u32::from(byte) >> (at & 7)) & ((1 << bits) - 1);
-        if self.format.is_signed() {
-            (((code << (32 - bits)) as i32) >> (32 - bits)) as u64
-        } else {
-            u64::from(code)
+        let byte = unsafe { *place };
+        let code = u64::from(byte >> shift) & ((1 << self.format.bits()) - 1);
+        let value = self.format.decode(code);
+        match tile_scalar(self.format) {
+            Scalar::F16 => ElementFormat::F16.encode(value),
+            _ => value as i64 as u64,
         }
+    }
+
+    /// Writes a tile's element as a valid element of a format type.
+    ///
+    /// # Safety
+    /// The element must be in the valid part, which no other lane writes.
+    unsafe fn pack(&self, x: usize, y: usize, bits: u64) {
+        let value = match tile_scalar(self.format) {
+            Scalar::F16 => ElementFormat::F16.decode(bits),
+            Scalar::I8 => f64::from(bits as u8 as i8),
+            _ => f64::from(bits as u8),
+        };
+        let (place, shift) = self.code_place(x, y);
+        let mask = (((1u32 << self.format.bits()) - 1) << shift) as u8;
+        let code = ((self.format.encode(value) as u32) << shift) as u8;
+        // SAFETY: by the function's contract.
+        unsafe { *place = (*place & !mask) | (code & mask) };
     }
 
     /// Address of a valid element, for formats of whole bytes.
@@ -209,18 +233,22 @@ impl<'d> Worker<'d> {
         let (start, end) = (i128::from(offset) + first_byte, i128::from(offset) + end_byte);
         let object = self.object(number);
         let inside = object.is_some_and(|object| {
-            object.lane_unit == 0
-                && start >= 0
+            start >= 0
                 && end <= i128::from(object.length)
                 && (access == AccessKind::Read || object.writable)
         });
         match object {
-            // SAFETY: the result is an address in or around the object; only bytes of the checked span are used.
-            Some(object) if inside => Ok(object.ptr.wrapping_offset(offset as isize)),
-            Some(object) if object.lane_unit != 0 => {
-                let reason = "a tile operation on a tensor in thread memory is not supported on the CPU".to_string();
+            Some(object) if object.lane_unit != 0 && !self.copies.wanted => {
+                let reason = "a tile operation of SIMD-groups on a tensor in thread memory".to_string();
                 raise(FaultKind::TileOperation { reason }, lane)
             }
+            Some(object) if inside && object.lane_unit != 0 => {
+                let copy = self.stage_own(number, &object, start as u64..end as u64, lane);
+                // The copy starts with byte `start` of the object.
+                Ok(copy.wrapping_offset(offset as isize - start as isize))
+            }
+            // SAFETY: the result is an address in or around the object; only bytes of the checked span are used.
+            Some(object) if inside => Ok(object.ptr.wrapping_offset(offset as isize)),
             _ => {
                 let at = first_byte.clamp(-(1 << 46), 1 << 46) as i64;
                 let bytes = (end_byte - first_byte).clamp(1, 1 << 46) as u64;
@@ -236,6 +264,9 @@ impl<'d> Worker<'d> {
             return;
         }
         let number = split(region.pointer).0;
+        if self.object(number).is_some_and(|object| object.lane_unit != 0) {
+            return;
+        }
         let threadgroup = self.object(number).is_some_and(|object| object.threadgroup);
         let mut bytes = region.valid_bytes();
         if let Some(scales) = region.scales {
@@ -256,8 +287,9 @@ impl<'d> Worker<'d> {
     /// How the columns and rows of a tile index a view: (step of x by column, by row), (step of y by column, by row).
     fn axes(rank: usize, region: &Region, rows: usize, columns: usize) -> [[usize; 2]; 2] {
         if rank == 1 {
-            // A vector runs along the dimension that has its length; rows first.
-            let along_rows = columns == 1 || (region.extents[0] == rows && rows != 1);
+            // A vector runs along the columns, unless it has as many elements as there are rows and not as many as columns.
+            let length = region.extents[0];
+            let along_rows = columns == 1 || (length != columns && length == rows && rows != 1);
             return if along_rows { [[0, 1], [0, 0]] } else { [[1, 0], [0, 0]] };
         }
         [[1, 0], [0, 1]]
@@ -273,8 +305,7 @@ impl<'d> Worker<'d> {
             self.note_region(&region.within(tile.columns, tile.rows), false);
             let size = tile.size;
             let bits = region.format.bits();
-            // Codes of less than a byte are widened to the integers that they stand for.
-            let widened = bits < 8 && size == 1 && region.format.is_integer();
+            let widened = region.format.is_format_type() && usize::from(tile_scalar(region.format).size() as u8) == size;
             if bits != size * 8 && !widened {
                 return self.mismatch(view, size, lane);
             }
@@ -314,7 +345,7 @@ impl<'d> Worker<'d> {
                         let value = if !inside {
                             0
                         } else if widened {
-                            region.code(x, y)
+                            region.unpacked(x, y)
                         } else {
                             read(region.address(x, y), size as u8)
                         };
@@ -335,7 +366,8 @@ impl<'d> Worker<'d> {
             let region = self.region(view, lane, AccessKind::Write)?;
             self.note_region(&region.within(tile.columns, tile.rows), true);
             let size = tile.size;
-            if region.format.bits() != size * 8 {
+            let widened = region.format.is_format_type() && usize::from(tile_scalar(region.format).size() as u8) == size;
+            if region.format.bits() != size * 8 && !widened {
                 return self.mismatch(view, size, lane);
             }
             let from = tile.instance(instance);
@@ -351,7 +383,7 @@ impl<'d> Worker<'d> {
                 let start = place(0);
                 // SAFETY: as for a load.
                 unsafe {
-                    if axes[0] == [1, 0] && region.strides[0] == 1 && axes[1] == [0, 1] {
+                    if axes[0] == [1, 0] && region.strides[0] == 1 && axes[1] == [0, 1] && !widened {
                         if start[1] < region.valid[1] {
                             let count = region.valid[0].min(tile.columns);
                             let to = region.address(0, start[1]);
@@ -363,7 +395,11 @@ impl<'d> Worker<'d> {
                         let [x, y] = place(column);
                         if x < region.valid[0] && y < region.valid[1] {
                             let value = read(from.add(line + column * size), size as u8);
-                            write(region.address(x, y), size as u8, value);
+                            if widened {
+                                region.pack(x, y, value);
+                            } else {
+                                write(region.address(x, y), size as u8, value);
+                            }
                         }
                     }
                 }

@@ -9,6 +9,7 @@ use super::{Outcome, Worker, raise};
 use crate::compile::program::{TileOperand, Varies, View};
 use crate::fault::{AccessKind, FaultKind};
 use crate::lanes::scalar::{Bf16, F16, Float};
+use crate::tile::model;
 use crate::tile::{
     Accumulation, AccumulatorMut, OperandView, PackedLeft, PackedRight, Product, ScaleView, TileError, TilePath,
     multiply, multiply_view, vector,
@@ -180,52 +181,20 @@ impl<'d> Worker<'d> {
         destination: &'d TileOperand,
         share: [bool; 2],
     ) -> Outcome {
+        if simdgroups == 0 {
+            return self.matmul_of_threads(descriptor, [left, right, destination]);
+        }
         if let Some(job) = self.joined(descriptor, simdgroups, left, right, destination)? {
             return self.multiply(descriptor, &job, share);
         }
-        let row_of = |transposed: bool| if transposed { 0 } else { 1 };
-        let (m, n) = (descriptor.m as usize, descriptor.n as usize);
         // Instances with the same right operand whose rows follow each other make one product.
         let mut job: Option<Job> = None;
         let same_for_all = matches!(right, TileOperand::View(view) if view.varies == Varies::Nothing);
-        let right_operand = right;
         let mut known_right: Option<Source> = None;
         for (instance, lane) in self.active_instances(simdgroups) {
-            let k = descriptor.k.map(|k| k as usize);
-            let left = self.source(left, instance, lane, (Some(m), k), row_of(descriptor.transpose_left))?;
-            // A dynamic K is what the left operand has.
-            let k = k.unwrap_or(left.columns);
-            let right = match known_right {
-                Some(known) if same_for_all && known.rows == k => known,
-                _ => self.source(
-                    right_operand,
-                    instance,
-                    lane,
-                    (Some(k), Some(n)),
-                    row_of(descriptor.transpose_right),
-                )?,
-            };
-            known_right = Some(right);
-            for source in [&left, &right] {
-                let elements = (source.rows as u64).saturating_mul(source.columns as u64);
-                if elements > crate::limits::OPERAND_ELEMENTS {
-                    let reason = format!(
-                        "an operand of {} × {} elements is too large for one product",
-                        source.rows, source.columns
-                    );
-                    return raise(FaultKind::TileOperation { reason }, lane);
-                }
-                if source.in_memory {
-                    self.note_region(&clipped(source), false);
-                }
-            }
-            let target = self.target(destination, instance, lane, (m, n))?;
-            let next = Job {
-                left,
-                right,
-                target,
-                lane,
-            };
+            let known = known_right.filter(|_| same_for_all);
+            let next = self.job(descriptor, [left, right, destination], instance, lane, known)?;
+            known_right = Some(next.right);
             if let Some(current) = &mut job {
                 if current.extend(&next) {
                     continue;
@@ -242,7 +211,55 @@ impl<'d> Worker<'d> {
         }
     }
 
-    fn multiply(&mut self, descriptor: &MatmulDescriptor, job: &Job, share: [bool; 2]) -> Outcome {
+    /// The product of one instance, its operands looked at as a lane sees them, the destination last. `known_right` is the
+    /// right operand if it is the same for all instances.
+    pub(super) fn job(
+        &mut self,
+        descriptor: &MatmulDescriptor,
+        [left, right, destination]: [&TileOperand; 3],
+        instance: usize,
+        lane: usize,
+        known_right: Option<Source>,
+    ) -> Outcome<Job> {
+        let row_of = |transposed: bool| if transposed { 0 } else { 1 };
+        let (m, n) = (descriptor.m as usize, descriptor.n as usize);
+        let k = descriptor.k.map(|k| k as usize);
+        let left = self.source(left, instance, lane, (Some(m), k), row_of(descriptor.transpose_left))?;
+        // A dynamic K is what the left operand has.
+        let k = k.unwrap_or(left.columns);
+        let right = match known_right {
+            Some(known) if known.rows == k => known,
+            _ => self.source(
+                right,
+                instance,
+                lane,
+                (Some(k), Some(n)),
+                row_of(descriptor.transpose_right),
+            )?,
+        };
+        for source in [&left, &right] {
+            let elements = (source.rows as u64).saturating_mul(source.columns as u64);
+            if elements > crate::limits::OPERAND_ELEMENTS {
+                let reason = format!(
+                    "an operand of {} × {} elements is too large for one product",
+                    source.rows, source.columns
+                );
+                return raise(FaultKind::TileOperation { reason }, lane);
+            }
+            if source.in_memory {
+                self.note_region(&clipped(source), false);
+            }
+        }
+        let target = self.target(destination, instance, lane, (m, n))?;
+        Ok(Job {
+            left,
+            right,
+            target,
+            lane,
+        })
+    }
+
+    pub(super) fn multiply(&mut self, descriptor: &MatmulDescriptor, job: &Job, share: [bool; 2]) -> Outcome {
         let Job {
             left,
             right,
@@ -263,6 +280,11 @@ impl<'d> Worker<'d> {
                 *lane,
             )
         };
+        if self.shared.options.tensor_unit && !integers(&left_view, &right_view) {
+            let sums = model::tensor_unit(&left_view, &right_view, relaxed);
+            target.finish_tensor_unit(&sums, descriptor.accumulate);
+            return Ok(());
+        }
         let product = match Product::choose(path, left_view.kind(), right_view.kind(), relaxed) {
             Ok(product) => product,
             Err(error) => return refused(error),
@@ -326,8 +348,10 @@ impl<'d> Worker<'d> {
                 ),
             };
         let accumulate = descriptor.accumulate;
+        // Block scales can take elements out of the range of f32 whose products are in it.
+        let scaled = left.region.scales.is_some() || right.region.scales.is_some();
         let result = match product.accumulation {
-            Accumulation::F32 => match target.direct(&[ElementFormat::F32], m, n) {
+            Accumulation::F32 => match target.direct(&[ElementFormat::F32], m, n).filter(|_| !scaled) {
                 Some((sums, stride)) => {
                     // SAFETY: the rows were checked against the object. Gaps between rows are not touched by the product;
                     // they may belong to other threadgroups, whose writes go elsewhere.
@@ -338,6 +362,12 @@ impl<'d> Worker<'d> {
                     buffers.sums_f32.resize(m * n, 0.0);
                     let sums = AccumulatorMut::F32(&mut buffers.sums_f32);
                     let result = product_into(sums, n, false);
+                    if scaled && result.is_ok() && !buffers.sums_f32.iter().all(|sum| sum.is_finite()) {
+                        let wide = model::wide(&left_view, &right_view);
+                        for (row, sums) in wide.values.chunks_exact(wide.cols.max(1)).enumerate() {
+                            buffers.sums_f32[row * n..][..wide.cols].copy_from_slice(sums);
+                        }
+                    }
                     if result.is_ok() {
                         target.finish_f32(path, &mut buffers.sums_f32, n, accumulate);
                     }
@@ -413,6 +443,13 @@ impl<'d> Worker<'d> {
     }
 }
 
+/// Is it a product of two integer operands, which sums integers?
+fn integers(left: &OperandView<'_>, right: &OperandView<'_>) -> bool {
+    [left, right]
+        .into_iter()
+        .all(|view| view.format().is_integer() && !view.kind().scaled)
+}
+
 /// One product.
 pub(super) struct Job {
     pub left: Source,
@@ -423,6 +460,11 @@ pub(super) struct Job {
 }
 
 impl Job {
+    /// Is any element of the destination there to be written?
+    pub(super) fn writes(&self) -> bool {
+        self.target.rows > 0 && self.target.columns > 0
+    }
+
     /// Takes in the product of another instance, if its rows follow these.
     fn extend(&mut self, next: &Job) -> bool {
         let (a, b) = (&self.left.region, &next.left.region);
@@ -586,6 +628,32 @@ impl Target {
             narrow(path, sums, place);
         }
         true
+    }
+
+    /// Stores what the tensor unit would. Elements that the valid parts do not reach are sums of nothing.
+    fn finish_tensor_unit(&self, sums: &model::Sums, accumulate: bool) {
+        fn store<T: Float>(target: &Target, sums: &model::Sums, accumulate: bool) {
+            target.each(target.columns, |place, at| {
+                let (row, column) = (at / target.columns, at % target.columns);
+                let reached = row < sums.rows && column < sums.cols;
+                let sum = if reached { sums.values[row * sums.cols + column] } else { 0.0 };
+                let place = place.cast::<T>();
+                // SAFETY: the element is in the checked part of the destination.
+                unsafe {
+                    let sum = if accumulate {
+                        place.read_unaligned().widen() + sum
+                    } else {
+                        sum
+                    };
+                    place.write_unaligned(T::narrow(model::finished(sum, target.format)));
+                }
+            });
+        }
+        match self.format {
+            ElementFormat::F16 => store::<F16>(self, sums, accumulate),
+            ElementFormat::BF16 => store::<Bf16>(self, sums, accumulate),
+            _ => store::<f32>(self, sums, accumulate),
+        }
     }
 
     pub(super) fn finish_i32(&self, sums: &[i32], n: usize, accumulate: bool) {

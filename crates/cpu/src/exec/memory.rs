@@ -191,7 +191,7 @@ impl<'d> Worker<'d> {
     }
 
     /// The place of a byte of a lane's own memory.
-    fn own_byte(&self, object: &Object, offset: u64, lane: usize) -> *mut u8 {
+    pub(super) fn own_byte(&self, object: &Object, offset: u64, lane: usize) -> *mut u8 {
         let unit = u64::from(object.lane_unit);
         let cap = match self.map {
             Some(_) => self.idle.cap,

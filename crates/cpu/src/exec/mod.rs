@@ -17,6 +17,7 @@ mod simd;
 mod simd_matrix;
 mod strip;
 mod tensor;
+mod thread_matmul;
 mod watch;
 mod watch_tiles;
 mod worker;
@@ -135,6 +136,7 @@ pub(crate) struct Worker<'d> {
     convolution_buffer: convolution::Buffers,
     known_left: panels::Memo<crate::tile::PackedLeft>,
     known_right: panels::Memo<crate::tile::PackedRight>,
+    copies: thread_matmul::Copies,
 }
 
 /// A register as a run-time value.

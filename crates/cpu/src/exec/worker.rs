@@ -188,6 +188,7 @@ impl<'d> Worker<'d> {
             convolution_buffer: std::mem::take(&mut kept.convolution),
             known_left: Default::default(),
             known_right: Default::default(),
+            copies: Default::default(),
         };
         for &(reg, bits) in &program.constants {
             worker.set_all(reg, bits);

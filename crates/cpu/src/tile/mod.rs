@@ -22,6 +22,7 @@
 mod buffer;
 mod kernel;
 mod kind;
+pub(crate) mod model;
 mod pack;
 mod path;
 mod product;

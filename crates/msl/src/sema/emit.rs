@@ -6,6 +6,7 @@ use anymetal_ir::{
 };
 
 use super::context::{Res, Sema};
+use super::library::coop_element;
 use super::types::*;
 use super::value::*;
 
@@ -332,10 +333,7 @@ impl Sema<'_> {
                 vec![self.pick_lane(&all.leaves, index)?]
             }
             Place::CoopElement { coop, slot } => {
-                let slot = self.materialize(slot)?;
-                let scalar = self.builder.kernel().coop(*coop).element;
-                let op = Op::CoopGet { coop: *coop, slot };
-                vec![self.emit1(op, scalar)?]
+                vec![coop_element::get(self, *coop, slot, &place.ty)?]
             }
             Place::TensorElement {
                 tensor,
@@ -434,14 +432,7 @@ impl Sema<'_> {
                 self.store(base, &all)?;
             }
             Place::CoopElement { coop, slot } => {
-                self.runtime_only()?;
-                let slot = self.materialize(slot)?;
-                let value = self.materialize(&value.leaves[0])?;
-                self.builder.emit_void(Op::CoopSet {
-                    coop: *coop,
-                    slot,
-                    value,
-                });
+                coop_element::set(self, *coop, slot, &place.ty, &value.leaves[0])?;
             }
             Place::TensorElement {
                 tensor,

@@ -8,7 +8,7 @@ use anymetal_ir::{
 };
 
 use super::args::{self, element_type, expect_count};
-use super::{Call, LibEntity, convolution, view};
+use super::{Call, LibEntity, convolution, coop_element, view};
 use crate::sema::context::{Res, Sema};
 use crate::sema::layout::format_scalar;
 use crate::sema::types::{CoopType, ExtentsType, Object, QualType, Space, Type};
@@ -65,7 +65,7 @@ pub fn create(sema: &mut Sema<'_>, ty: &CoopType) -> Res<Value> {
     let coop = sema.builder.cooperative(Cooperative {
         name: String::new(),
         role: ty.role,
-        element: format_scalar(ty.element),
+        element: anymetal_ir::tile_scalar(ty.element),
         rows: ty.rows,
         columns: ty.columns,
         simdgroups: ty.simdgroups,
@@ -163,6 +163,26 @@ fn ask_validity(sema: &mut Sema<'_>, coop: CoopId, slot: ValueId) -> Res<()> {
     Ok(())
 }
 
+/// An argument that becomes an element: a number, or the code of a format type.
+fn element_value(sema: &mut Sema<'_>, call: &Call<'_>, at: usize, element: ElementFormat) -> Res<Leaf> {
+    if !element.is_format_type() {
+        return args::scalar(sema, call, at, format_scalar(element));
+    }
+    let operand = args::operand(sema, call, at)?.clone();
+    let value = sema.rvalue(operand)?;
+    match value.leaf() {
+        Some(leaf) if value.ty == Type::Format(element) => Ok(leaf.clone()),
+        _ => {
+            let name = sema.type_name(&value.ty);
+            sema.err(
+                "E0865",
+                format!("'{name}' does not convert to '{}'", element.msl_name()),
+                call.args[at].span(),
+            )
+        }
+    }
+}
+
 /// Member functions of a cooperative tensor.
 pub fn method(sema: &mut Sema<'_>, ty: &CoopType, object: &Operand, call: &Call<'_>) -> Option<Res<Operand>> {
     let ty = ty.clone();
@@ -197,23 +217,21 @@ pub fn method(sema: &mut Sema<'_>, ty: &CoopType, object: &Operand, call: &Call<
         "get_multidimensional_index" => multidimensional_index(sema, &ty, object, call),
         "get" => (|| {
             let coop = of_operand(sema, object)?;
+            expect_count(sema, call, 1..=1)?;
             let slot = slot_argument(sema, call, 0)?;
-            let slot = slot_value(sema, &slot)?;
-            let scalar = format_scalar(ty.element);
-            ask_validity(sema, coop, slot)?;
-            let leaf = sema.emit1(Op::CoopGet { coop, slot }, scalar)?;
+            let asked = slot_value(sema, &slot)?;
+            ask_validity(sema, coop, asked)?;
+            let leaf = coop_element::get(sema, coop, &slot, &element_type(ty.element))?;
             Ok(Value::one(element_type(ty.element), leaf).into())
         })(),
         "set" => (|| {
             expect_count(sema, call, 2..=2)?;
             let coop = of_operand(sema, object)?;
             let slot = slot_argument(sema, call, 0)?;
-            let value = args::scalar(sema, call, 1, format_scalar(ty.element))?;
-            let slot = slot_value(sema, &slot)?;
-            let value = sema.materialize(&value)?;
-            sema.runtime_only()?;
-            ask_validity(sema, coop, slot)?;
-            sema.builder.emit_void(Op::CoopSet { coop, slot, value });
+            let value = element_value(sema, call, 1, ty.element)?;
+            let asked = slot_value(sema, &slot)?;
+            ask_validity(sema, coop, asked)?;
+            coop_element::set(sema, coop, &slot, &element_type(ty.element), &value)?;
             Ok(Operand::void())
         })(),
         "map_iterator" => map_iterator(sema, &ty, object, call),
@@ -651,7 +669,12 @@ pub fn member_type(ty: &CoopType, name: &str) -> Option<QualType> {
     Some(match name {
         "element_type" | "value_type" => element(),
         "reference" | "const_reference" => element().lref(),
-        "index_type" | "size_type" => ty.index.into(),
+        "index_type" => ty.index.into(),
+        "size_type" => match ty.index {
+            Scalar::I16 | Scalar::U16 => Scalar::U16.into(),
+            _ => Scalar::U32.into(),
+        },
+        "data_handle_type" => Type::pointer(element_type(ty.element), Space::Thread).into(),
         "rank_type" => Scalar::U64.into(),
         "thread_index_type" | "thread_size_type" => Scalar::U16.into(),
         "iterator" | "const_iterator" => Type::object(Object::CoopIterator(ty.clone())).into(),
@@ -668,9 +691,10 @@ pub fn member_type(ty: &CoopType, name: &str) -> Option<QualType> {
 
 /// Element formats that a cooperative tensor can have.
 pub fn element_allowed(role: CoopRole, format: ElementFormat) -> bool {
-    use ElementFormat::{BF16, F16, F32, I8, I32, U8};
+    use ElementFormat::{BF16, F16, F32, I32};
     match role {
-        CoopRole::Left | CoopRole::Right => matches!(format, F16 | BF16 | F32 | I8 | U8),
+        // Whatever a row of matmul2d has.
+        CoopRole::Left | CoopRole::Right => !matches!(format, I32),
         _ => matches!(format, F16 | BF16 | F32 | I32),
     }
 }

@@ -9,6 +9,7 @@ mod atomic;
 mod bits;
 mod convolution;
 mod coop;
+pub mod coop_element;
 mod extents;
 mod group;
 mod math;
@@ -19,6 +20,8 @@ mod simdgroup_matrix;
 mod tensor;
 mod traits;
 mod view;
+
+pub use matmul::table::tables as tensorops_tables;
 
 use super::context::{Res, Sema};
 use super::types::*;
@@ -339,7 +342,7 @@ pub fn call_method(sema: &mut Sema<'_>, object: &Operand, call: &Call<'_>) -> Op
             descriptor, simdgroups, ..
         } => convolution::method(sema, &descriptor, simdgroups, object, call),
         Object::ExecutionScope(count) if call.name == "size" => {
-            Some(Ok(sema.int_value(anymetal_ir::Scalar::U32, i64::from(count)).into()))
+            Some(Ok(sema.int_value(anymetal_ir::Scalar::U32, i64::from(count.max(1))).into()))
         }
         Object::Limits(scalar) => traits::call_limit(sema, scalar, call),
         Object::Tag("simd_vote") => group::vote_method(sema, object, call),
@@ -402,7 +405,7 @@ pub fn static_member(sema: &mut Sema<'_>, ty: &Type, name: &str, _span: Span) ->
             Some(Ok(LibEntity::Type(Type::pointer(Scalar::U8, plane.space).into())))
         }
         Object::ExecutionScope(count) if name == "static_size" => {
-            let leaf = Sema::int_leaf(Scalar::U32, i128::from(*count));
+            let leaf = Sema::int_leaf(Scalar::U32, i128::from((*count).max(1)));
             Some(Ok(LibEntity::Value(Value::one(Scalar::U32, leaf))))
         }
         Object::Matmul {
@@ -523,6 +526,11 @@ fn member_alias(sema: &mut Sema<'_>, name: &str, args: &[TemplateArg], span: Spa
 /// An operator with at least one object operand: `[]` (object, indices…), `()`, `*`, `->`, `++`, `--`, `p++`, `p--`, `+`, `==`, `=`, `+=`, …
 /// `None` if the operator is not defined for these.
 pub fn operator(sema: &mut Sema<'_>, operator: &str, operands: &[Operand], span: Span) -> Option<Res<Operand>> {
+    if let ("+", [count, iterator]) = (operator, operands)
+        && let (None, Some(Object::CoopIterator(_))) = (count.ty().as_object(), iterator.ty().as_object())
+    {
+        return coop::operator(sema, operator, &[iterator.clone(), count.clone()], span);
+    }
     match operands.first()?.ty().as_object()? {
         Object::Tensor(_) if operator == "[]" => {
             let indices: Vec<Arg> = operands[1..]

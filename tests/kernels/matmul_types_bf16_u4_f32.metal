@@ -1,0 +1,30 @@
+// matmul2d of bfloat and uint4b_format into float, from device memory into device memory, with tiles at the edges.
+//
+// kernel: product
+// arg 0: tensor bfloat (64, 37) = random(90)
+// arg 1: tensor uint4 (64, 45) = random(91)
+// arg 2: tensor float (45, 37) = fill(99)
+// grid: threadgroups 2 2 1
+// threads: 128 1 1
+// expect 2: matmul(0, 1, transpose_right)
+// tolerance: abs 1e-3 rel 1e-5
+
+#include <metal_stdlib>
+#include <MetalPerformancePrimitives/MetalPerformancePrimitives.h>
+
+using namespace metal;
+using namespace mpp::tensor_ops;
+
+kernel void product(tensor<device bfloat, dextents<int, 2>> a [[buffer(0)]],
+                    tensor<device uint4b_format, dextents<int, 2>> b [[buffer(1)]],
+                    tensor<device float, dextents<int, 2>> c [[buffer(2)]],
+                    uint2 tgid [[threadgroup_position_in_grid]])
+{
+    constexpr auto descriptor = matmul2d_descriptor(
+        32, 32, static_cast<int>(dynamic_extent), false, true, false, matmul2d_descriptor::mode::multiply);
+    matmul2d<descriptor, execution_simdgroups<4>> op;
+    auto left = a.slice(0, tgid.y * 32);
+    auto right = b.slice(0, tgid.x * 32);
+    auto result = c.slice(tgid.x * 32, tgid.y * 32);
+    op.run(left, right, result);
+}

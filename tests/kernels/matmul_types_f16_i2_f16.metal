@@ -1,0 +1,30 @@
+// matmul2d of half and int2b_format into half, from device memory into device memory, with tiles at the edges.
+//
+// kernel: product
+// arg 0: tensor half (50, 37) = random(96)
+// arg 1: tensor int2 (64, 50) = random(97)
+// arg 2: tensor half (64, 37) = random(99)
+// grid: threadgroups 2 2 1
+// threads: 128 1 1
+// expect 2: matmul(0, 1, accumulate)
+// tolerance: abs 2e-2 rel 2e-3
+
+#include <metal_stdlib>
+#include <MetalPerformancePrimitives/MetalPerformancePrimitives.h>
+
+using namespace metal;
+using namespace mpp::tensor_ops;
+
+kernel void product(tensor<device half, dextents<int, 2>> a [[buffer(0)]],
+                    tensor<device int2b_format, dextents<int, 2>> b [[buffer(1)]],
+                    tensor<device half, dextents<int, 2>> c [[buffer(2)]],
+                    uint2 tgid [[threadgroup_position_in_grid]])
+{
+    constexpr auto descriptor = matmul2d_descriptor(
+        32, 32, static_cast<int>(dynamic_extent), false, false, false, matmul2d_descriptor::mode::multiply_accumulate);
+    matmul2d<descriptor, execution_simdgroups<4>> op;
+    auto left = a.slice(0, tgid.y * 32);
+    auto right = b.slice(tgid.x * 32, 0);
+    auto result = c.slice(tgid.x * 32, tgid.y * 32);
+    op.run(left, right, result);
+}

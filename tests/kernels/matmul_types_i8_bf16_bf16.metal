@@ -1,0 +1,32 @@
+// matmul2d of int8_t and bfloat into bfloat, into a cooperative tensor, with tiles at the edges.
+//
+// kernel: product
+// arg 0: tensor char (37, 50) = random(38)
+// arg 1: tensor bfloat (50, 45) = random(39)
+// arg 2: tensor bfloat (45, 37) = fill(99)
+// grid: threadgroups 2 2 1
+// threads: 32 1 1
+// expect 2: matmul(0, 1, transpose_left, transpose_right)
+// tolerance: abs 1e-1 rel 1e-2
+
+#include <metal_stdlib>
+#include <MetalPerformancePrimitives/MetalPerformancePrimitives.h>
+
+using namespace metal;
+using namespace mpp::tensor_ops;
+
+kernel void product(tensor<device int8_t, dextents<int, 2>> a [[buffer(0)]],
+                    tensor<device bfloat, dextents<int, 2>> b [[buffer(1)]],
+                    tensor<device bfloat, dextents<int, 2>> c [[buffer(2)]],
+                    uint2 tgid [[threadgroup_position_in_grid]])
+{
+    constexpr auto descriptor = matmul2d_descriptor(
+        32, 32, static_cast<int>(dynamic_extent), true, true, false, matmul2d_descriptor::mode::multiply);
+    matmul2d<descriptor, execution_simdgroup> op;
+    auto left = a.slice(tgid.y * 32, 0);
+    auto right = b.slice(0, tgid.x * 32);
+    auto result = c.slice(tgid.x * 32, tgid.y * 32);
+    auto tile = op.get_destination_cooperative_tensor<decltype(left), decltype(right), bfloat>();
+    op.run(left, right, tile);
+    tile.store(result);
+}

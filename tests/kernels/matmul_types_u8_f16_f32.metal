@@ -1,0 +1,30 @@
+// matmul2d of uint8_t and half into float, from device memory into device memory, with tiles at the edges.
+//
+// kernel: product
+// arg 0: tensor uchar (37, 50) = random(60)
+// arg 1: tensor half (45, 50) = random(61)
+// arg 2: tensor float (45, 37) = random(99)
+// grid: threadgroups 2 2 1
+// threads: 128 1 1
+// expect 2: matmul(0, 1, transpose_left, accumulate)
+// tolerance: abs 1e-3 rel 1e-5
+
+#include <metal_stdlib>
+#include <MetalPerformancePrimitives/MetalPerformancePrimitives.h>
+
+using namespace metal;
+using namespace mpp::tensor_ops;
+
+kernel void product(tensor<device uint8_t, dextents<int, 2>> a [[buffer(0)]],
+                    tensor<device half, dextents<int, 2>> b [[buffer(1)]],
+                    tensor<device float, dextents<int, 2>> c [[buffer(2)]],
+                    uint2 tgid [[threadgroup_position_in_grid]])
+{
+    constexpr auto descriptor = matmul2d_descriptor(
+        32, 32, static_cast<int>(dynamic_extent), true, false, false, matmul2d_descriptor::mode::multiply_accumulate);
+    matmul2d<descriptor, execution_simdgroups<4>> op;
+    auto left = a.slice(tgid.y * 32, 0);
+    auto right = b.slice(tgid.x * 32, 0);
+    auto result = c.slice(tgid.x * 32, tgid.y * 32);
+    op.run(left, right, result);
+}

@@ -1,0 +1,29 @@
+// matmul2d of uint8_t and uint2b_format into int, from device memory into device memory, with tiles at the edges.
+//
+// kernel: product
+// arg 0: tensor uchar (64, 37) = random(114)
+// arg 1: tensor uint2 (64, 45) = random(115)
+// arg 2: tensor int (45, 37) = fill(99)
+// grid: threadgroups 2 2 1
+// threads: 128 1 1
+// expect 2: matmul(0, 1, transpose_right)
+
+#include <metal_stdlib>
+#include <MetalPerformancePrimitives/MetalPerformancePrimitives.h>
+
+using namespace metal;
+using namespace mpp::tensor_ops;
+
+kernel void product(tensor<device uint8_t, dextents<int, 2>> a [[buffer(0)]],
+                    tensor<device uint2b_format, dextents<int, 2>> b [[buffer(1)]],
+                    tensor<device int, dextents<int, 2>> c [[buffer(2)]],
+                    uint2 tgid [[threadgroup_position_in_grid]])
+{
+    constexpr auto descriptor = matmul2d_descriptor(
+        32, 32, static_cast<int>(dynamic_extent), false, true, false, matmul2d_descriptor::mode::multiply);
+    matmul2d<descriptor, execution_simdgroups<4>> op;
+    auto left = a.slice(0, tgid.y * 32);
+    auto right = b.slice(0, tgid.x * 32);
+    auto result = c.slice(tgid.x * 32, tgid.y * 32);
+    op.run(left, right, result);
+}
