@@ -20,8 +20,8 @@ use std::sync::Arc;
 pub use diagnostics::{Diagnostic, Diagnostics, Severity};
 pub use options::{CompileOptions, MetalStd};
 pub use sema::api::{FunctionConstantInfo, KernelInfo, Library};
-pub use sema::library::tensorops_tables;
 pub use sema::kernel::{ConstantValue, FunctionConstantValues};
+pub use sema::library::tensorops_tables;
 
 /// A parsed translation unit.
 #[derive(Clone, Debug)]

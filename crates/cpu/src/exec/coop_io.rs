@@ -233,9 +233,7 @@ impl<'d> Worker<'d> {
         let (start, end) = (i128::from(offset) + first_byte, i128::from(offset) + end_byte);
         let object = self.object(number);
         let inside = object.is_some_and(|object| {
-            start >= 0
-                && end <= i128::from(object.length)
-                && (access == AccessKind::Read || object.writable)
+            start >= 0 && end <= i128::from(object.length) && (access == AccessKind::Read || object.writable)
         });
         match object {
             Some(object) if object.lane_unit != 0 && !self.copies.wanted => {
@@ -305,7 +303,8 @@ impl<'d> Worker<'d> {
             self.note_region(&region.within(tile.columns, tile.rows), false);
             let size = tile.size;
             let bits = region.format.bits();
-            let widened = region.format.is_format_type() && usize::from(tile_scalar(region.format).size() as u8) == size;
+            let widened =
+                region.format.is_format_type() && usize::from(tile_scalar(region.format).size() as u8) == size;
             if bits != size * 8 && !widened {
                 return self.mismatch(view, size, lane);
             }
@@ -366,7 +365,8 @@ impl<'d> Worker<'d> {
             let region = self.region(view, lane, AccessKind::Write)?;
             self.note_region(&region.within(tile.columns, tile.rows), true);
             let size = tile.size;
-            let widened = region.format.is_format_type() && usize::from(tile_scalar(region.format).size() as u8) == size;
+            let widened =
+                region.format.is_format_type() && usize::from(tile_scalar(region.format).size() as u8) == size;
             if region.format.bits() != size * 8 && !widened {
                 return self.mismatch(view, size, lane);
             }

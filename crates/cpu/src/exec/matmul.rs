@@ -636,7 +636,11 @@ impl Target {
             target.each(target.columns, |place, at| {
                 let (row, column) = (at / target.columns, at % target.columns);
                 let reached = row < sums.rows && column < sums.cols;
-                let sum = if reached { sums.values[row * sums.cols + column] } else { 0.0 };
+                let sum = if reached {
+                    sums.values[row * sums.cols + column]
+                } else {
+                    0.0
+                };
                 let place = place.cast::<T>();
                 // SAFETY: the element is in the checked part of the destination.
                 unsafe {

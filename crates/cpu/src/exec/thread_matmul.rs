@@ -55,7 +55,11 @@ impl<'d> Worker<'d> {
         (copy.object, copy.start, copy.length) = (number, bytes.start, length);
         copy.words.clear();
         copy.words.resize(words, 0);
-        let to = copy.words.as_mut_ptr().cast::<u8>().wrapping_add((bytes.start % 8) as usize);
+        let to = copy
+            .words
+            .as_mut_ptr()
+            .cast::<u8>()
+            .wrapping_add((bytes.start % 8) as usize);
         for (i, offset) in bytes.enumerate() {
             // SAFETY: the copy has room for the bytes and up to seven before them; the caller checked the object's.
             unsafe { *to.add(i) = *self.own_byte(object, offset, lane) };

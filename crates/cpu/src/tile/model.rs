@@ -261,7 +261,10 @@ mod tests {
 
     impl Random {
         fn next(&mut self) -> u64 {
-            self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            self.0 = self
+                .0
+                .wrapping_mul(6364136223846793005)
+                .wrapping_add(1442695040888963407);
             let mixed = (self.0 ^ (self.0 >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
             mixed ^ (mixed >> 32)
         }
@@ -321,9 +324,8 @@ mod tests {
     fn the_order_of_the_tensor_unit() {
         let big = 2f32.powi(24);
         let ones = [1.0f32; 32];
-        let dot = |values: &[f32], relaxed| {
-            tensor_unit(&row(values), &column(&ones[..values.len()]), relaxed).values[0]
-        };
+        let dot =
+            |values: &[f32], relaxed| tensor_unit(&row(values), &column(&ones[..values.len()]), relaxed).values[0];
         // Neighbours meet first: 2^24 + 1 rounds to 2^24.
         let mut values = [0.0f32; 16];
         (values[0], values[1], values[8]) = (big, 1.0, -big);
@@ -366,7 +368,8 @@ mod tests {
     fn signs_nan_and_subnormals() {
         let one = [0x3c00u16, 0x0000];
         let bytes: Vec<u8> = one.iter().flat_map(|code| code.to_le_bytes()).collect();
-        let half = |bytes: &'static [u8]| OperandView::from_bytes(bytes, ElementFormat::F16, 1, 1).expect("one element");
+        let half =
+            |bytes: &'static [u8]| OperandView::from_bytes(bytes, ElementFormat::F16, 1, 1).expect("one element");
         let unit = OperandView::from_bytes(&bytes[..2], ElementFormat::F16, 1, 1).expect("one element");
         // −0 · 1 gives +0; NaN · 0 gives NaN; the least subnormal of half counts.
         let dot = |left: &OperandView<'_>, right: &OperandView<'_>| tensor_unit(left, right, false).values[0];
@@ -374,7 +377,10 @@ mod tests {
         assert!(dot(&half(&[0x01, 0x7e]), &half(&[0, 0])).is_nan());
         assert_eq!(dot(&half(&[1, 0]), &unit), 2f32.powi(-24));
         assert_eq!(dot(&half(&[1, 0]), &half(&[1, 0])), 2f32.powi(-48));
-        assert_eq!(finished(f32::from_bits(0xffc1_2345), ElementFormat::F32).to_bits(), 0x7fc0_0000);
+        assert_eq!(
+            finished(f32::from_bits(0xffc1_2345), ElementFormat::F32).to_bits(),
+            0x7fc0_0000
+        );
         assert_eq!(finished(-1e-40, ElementFormat::BF16).to_bits(), 0x8000_0000);
         assert_eq!(finished(-1e-40, ElementFormat::F32), -1e-40);
     }

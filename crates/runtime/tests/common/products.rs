@@ -158,11 +158,7 @@ impl Case {
     pub fn extents(&self) -> [[usize; 2]; 3] {
         let [m, n, k] = self.sizes;
         let flip = |transposed: bool, x: usize, y: usize| if transposed { [y, x] } else { [x, y] };
-        [
-            flip(self.transposed[0], k, m),
-            flip(self.transposed[1], n, k),
-            [n, m],
-        ]
+        [flip(self.transposed[0], k, m), flip(self.transposed[1], n, k), [n, m]]
     }
 
     fn is_scaled(&self, at: usize) -> bool {
@@ -191,7 +187,11 @@ impl Case {
             Inner::Length => "dynamic_length_v<int>".to_string(),
             Inner::Zero => "0".to_string(),
         };
-        let mode = if self.accumulate { "multiply_accumulate" } else { "multiply" };
+        let mode = if self.accumulate {
+            "multiply_accumulate"
+        } else {
+            "multiply"
+        };
         let _ = writeln!(
             body,
             "    constexpr auto descriptor = matmul2d_descriptor({}, {}, {k}, {}, {}, {}, matmul2d_descriptor::mode::{mode});",
@@ -232,7 +232,10 @@ impl Case {
             }
             let inline = |space: &str, pointer: &str| {
                 let (strides, plane) = if self.is_scaled(at) {
-                    (format!(", array<int, 2>({{1, {x}}}), scales({name}_scales)"), ", scales")
+                    (
+                        format!(", array<int, 2>({{1, {x}}}), scales({name}_scales)"),
+                        ", scales",
+                    )
                 } else {
                     (String::new(), "")
                 };
@@ -260,7 +263,11 @@ impl Case {
                     let count = length(format, extents);
                     let thread = kind == Kind::Thread;
                     let space = if thread { "thread" } else { "threadgroup" };
-                    let (first, step) = if thread { ("0", "1") } else { ("thread_number", "thread_count") };
+                    let (first, step) = if thread {
+                        ("0", "1")
+                    } else {
+                        ("thread_number", "thread_count")
+                    };
                     let qualifier = if thread { "" } else { "threadgroup " };
                     let pointee = pointee(format);
                     let _ = writeln!(body, "    {qualifier}{pointee} {name}_copy[{count}];");
@@ -298,7 +305,10 @@ impl Case {
                             )
                         }
                     };
-                    let _ = writeln!(body, "    auto {name}_tile = op.{obtain};\n    {name}_tile.load({name});");
+                    let _ = writeln!(
+                        body,
+                        "    auto {name}_tile = op.{obtain};\n    {name}_tile.load({name});"
+                    );
                     if at == 2 {
                         let _ = writeln!(after, "    {name}_tile.store({name});");
                     }
@@ -323,7 +333,11 @@ impl Case {
         std::array::from_fn(|at| {
             let mut matrix = random_matrix(&mut random, self.formats[at], extents[at], self.is_scaled(at));
             if at == 2 && self.formats[2] != ElementFormat::I32 {
-                matrix.codes = matrix.codes.iter().map(|_| self.formats[2].encode(random.unit())).collect();
+                matrix.codes = matrix
+                    .codes
+                    .iter()
+                    .map(|_| self.formats[2].encode(random.unit()))
+                    .collect();
             }
             matrix
         })
@@ -446,9 +460,12 @@ impl Case {
         for row in 0..m {
             for column in 0..n {
                 let initial = format.decode(data[2].codes[row * n + column]);
-                let products =
-                    (0..k).map(|i| element(&data[0], 0, row, i) * element(&data[1], 1, i, column));
-                let (mut sum, mut size) = if self.accumulate { (initial, initial.abs()) } else { (0.0, 0.0) };
+                let products = (0..k).map(|i| element(&data[0], 0, row, i) * element(&data[1], 1, i, column));
+                let (mut sum, mut size) = if self.accumulate {
+                    (initial, initial.abs())
+                } else {
+                    (0.0, 0.0)
+                };
                 for product in products {
                     sum += product;
                     size += product.abs();
@@ -478,9 +495,7 @@ impl Case {
     /// All of it; panics with the kernel where something is wrong.
     pub fn check(&self, seed: u64, options: &ExecutionOptions) {
         let data = self.data(seed);
-        let outcome = self
-            .run(&data, options)
-            .and_then(|got| self.compare(&data, &got));
+        let outcome = self.run(&data, options).and_then(|got| self.compare(&data, &got));
         if let Err(why) = outcome {
             panic!("{self:?} with {options:?}:\n{why}\n{}", self.source());
         }

@@ -140,12 +140,7 @@ struct Operation {
 }
 
 /// Member functions of `matmul2d<…>`.
-pub fn method(
-    sema: &mut Sema<'_>,
-    descriptor: &MatmulDescriptor,
-    scope: u32,
-    call: &Call<'_>,
-) -> Option<Res<Operand>> {
+pub fn method(sema: &mut Sema<'_>, descriptor: &MatmulDescriptor, scope: u32, call: &Call<'_>) -> Option<Res<Operand>> {
     let operation = Operation {
         descriptor: *descriptor,
         scope,

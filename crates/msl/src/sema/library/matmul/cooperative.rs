@@ -223,12 +223,7 @@ pub(in crate::sema::library) fn layout(
 }
 
 /// `get_destination_cooperative_tensor` and the two for reductions.
-pub(super) fn destination(
-    sema: &mut Sema<'_>,
-    operation: Operation,
-    role: CoopRole,
-    call: &Call<'_>,
-) -> Res<Operand> {
+pub(super) fn destination(sema: &mut Sema<'_>, operation: Operation, role: CoopRole, call: &Call<'_>) -> Res<Operand> {
     expect_count(sema, call, 0..=0)?;
     let ty = Request::of_call(operation, role, call).tensor_type(sema)?;
     super::require_simdgroups(sema, operation.scope);
@@ -254,11 +249,7 @@ pub(super) fn input(sema: &mut Sema<'_>, operation: Operation, role: CoopRole, c
 pub(super) fn compatible(sema: &mut Sema<'_>, operation: Operation, role: CoopRole, call: &Call<'_>) -> Res<Operand> {
     expect_count(sema, call, 1..=1)?;
     if flatten(call.template_args).len() > 3 {
-        return sema.err(
-            "E0881",
-            format!("'{}' takes no coordinate type", call.name),
-            call.span,
-        );
+        return sema.err("E0881", format!("'{}' takes no coordinate type", call.name), call.span);
     }
     let ty = Request::of_call(operation, role, call).tensor_type(sema)?;
     let source = convertible(sema, operation, &ty, call)?;

@@ -112,7 +112,10 @@ pub(super) fn check(
         return Ok(());
     }
     let (left_name, right_name, name) = (left.msl_name(), right.msl_name(), destination.msl_name());
-    let names: Vec<&str> = destinations(left, right).iter().map(|format| format.msl_name()).collect();
+    let names: Vec<&str> = destinations(left, right)
+        .iter()
+        .map(|format| format.msl_name())
+        .collect();
     let help = if names.is_empty() {
         "these operand types cannot be multiplied; convert one of them first".to_string()
     } else {

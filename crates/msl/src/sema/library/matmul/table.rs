@@ -11,7 +11,10 @@ pub fn tables() -> String {
     let mut out = String::new();
     let pairs = rows::pairs();
     let count: usize = pairs.iter().map(|pair| pair.destinations.len()).sum();
-    let _ = writeln!(out, "### Element types\n\n{count} rows of left, right and destination:\n");
+    let _ = writeln!(
+        out,
+        "### Element types\n\n{count} rows of left, right and destination:\n"
+    );
     out.push_str("| Left | Right | Destination | Since macOS |\n|---|---|---|---|\n");
     for Pair {
         left,
@@ -20,7 +23,10 @@ pub fn tables() -> String {
         since,
     } in &pairs
     {
-        let names: Vec<String> = destinations.iter().map(|format| format!("`{}`", format.msl_name())).collect();
+        let names: Vec<String> = destinations
+            .iter()
+            .map(|format| format!("`{}`", format.msl_name()))
+            .collect();
         let _ = writeln!(
             out,
             "| `{}` | `{}` | {} | {since} |",
@@ -50,8 +56,12 @@ pub fn tables() -> String {
         }
     }
     line("cooperative input", &|scope| rules::cooperative_allowed(scope, false));
-    line("cooperative destination", &|scope| rules::cooperative_allowed(scope, true));
-    out.push_str("\n### Sizes by scope\n\nM, N and K of descriptors up to 48 that are accepted without `--lenient`:\n\n");
+    line("cooperative destination", &|scope| {
+        rules::cooperative_allowed(scope, true)
+    });
+    out.push_str(
+        "\n### Sizes by scope\n\nM, N and K of descriptors up to 48 that are accepted without `--lenient`:\n\n",
+    );
     out.push_str("| Scope | Inputs | M × N | K |\n|---|---|---|---|\n");
     for (scope, name) in [(THREAD, "`execution_thread`"), (1, "SIMD-groups")] {
         let memory = sizes(&|m, n| rules::memory_rule(scope, m, n).is_none());
@@ -59,7 +69,10 @@ pub fn tables() -> String {
         let _ = writeln!(out, "| {name} | in memory | {memory} | {inner}, or dynamic |");
     }
     let inner_of_one = inner(&|k| rules::inner_rule(1, Some(k)).is_none());
-    let _ = writeln!(out, "| `execution_simdgroup` | one cooperative | any | {inner_of_one} |");
+    let _ = writeln!(
+        out,
+        "| `execution_simdgroup` | one cooperative | any | {inner_of_one} |"
+    );
     let both: Vec<String> = [16, 32, 48]
         .into_iter()
         .flat_map(|m| [16, 32, 48].map(|n| (m, n)))
