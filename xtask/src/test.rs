@@ -57,6 +57,13 @@ pub fn run(options: &Options) -> Result<bool, String> {
             tally.command(&format!("{folder} on the {path} path"), &mut command);
         }
     }
+    // Kernels that ask where their elements are give the same with another layout; the files say which do not ask.
+    tally.command(
+        "kernels with another layout of cooperative tensors",
+        Command::new(anymetal())
+            .args(["test", "--option", "layout=permuted", "tests/kernels", "tests/talk"])
+            .current_dir(root()),
+    );
     tally.command("demo", Command::new(anymetal()).arg("demo").current_dir(root()));
     if options.python {
         match Environment::open() {
