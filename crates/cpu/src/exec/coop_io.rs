@@ -1,8 +1,9 @@
 //! Views of tensors at run time, and loads and stores of whole tiles.
 
+use std::sync::OnceLock;
+
 use anymetal_formats::ElementFormat;
-use anymetal_ir::Scalar;
-use anymetal_ir::tile_scalar;
+use anymetal_ir::{Scalar, tile_scalar};
 
 use super::objects::split;
 use super::{Outcome, Worker, raise, read, write};
@@ -34,6 +35,29 @@ pub(super) struct Scales {
     pub base: *mut u8,
     pub block: [usize; 2],
     pub strides: [i64; 2],
+}
+
+/// What a tile holds for each code of a format type: the bits of a half, or an integer's low byte.
+fn tile_values(format: ElementFormat) -> &'static [u16] {
+    static TABLES: [OnceLock<Vec<u16>>; 8] = [const { OnceLock::new() }; 8];
+    let at = match format {
+        ElementFormat::Int4B => 0,
+        ElementFormat::UInt4B => 1,
+        ElementFormat::Int2B => 2,
+        ElementFormat::UInt2B => 3,
+        ElementFormat::Fp4E2M1 => 4,
+        ElementFormat::Fp8E4M3 => 5,
+        ElementFormat::Fp8E5M2 => 6,
+        _ => 7,
+    };
+    TABLES[at].get_or_init(|| {
+        let value = |code: u64| match tile_scalar(format) {
+            Scalar::F16 => ElementFormat::F16.encode(format.decode(code)) as u16,
+            Scalar::I8 => u16::from(format.decode(code) as i8 as u8),
+            _ => u16::from(format.decode(code) as u8),
+        };
+        (0..1 << format.bits().min(8)).map(value).collect()
+    })
 }
 
 impl Region {
@@ -76,12 +100,8 @@ impl Region {
         let (place, shift) = self.code_place(x, y);
         // SAFETY: by the function's contract.
         let byte = unsafe { *place };
-        let code = u64::from(byte >> shift) & ((1 << self.format.bits()) - 1);
-        let value = self.format.decode(code);
-        match tile_scalar(self.format) {
-            Scalar::F16 => ElementFormat::F16.encode(value),
-            _ => value as i64 as u64,
-        }
+        let code = usize::from(byte >> shift) & ((1 << self.format.bits()) - 1);
+        u64::from(tile_values(self.format)[code])
     }
 
     /// Writes a tile's element as a valid element of a format type.

@@ -678,6 +678,7 @@ pub fn member_type(ty: &CoopType, name: &str) -> Option<QualType> {
         "rank_type" => Scalar::U64.into(),
         "thread_index_type" | "thread_size_type" => Scalar::U16.into(),
         "iterator" | "const_iterator" => Type::object(Object::CoopIterator(ty.clone())).into(),
+        "layout" => Type::object(Object::Tag("cooperative_tensor layout")).into(),
         "extents_type" => {
             let extents = ExtentsType {
                 index: ty.index,
