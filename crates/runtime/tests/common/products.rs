@@ -204,8 +204,8 @@ impl Case {
         };
         let _ = writeln!(body, "    matmul2d<descriptor, {scope}> op;");
         let mut operands: Vec<String> = Vec::new();
-        for at in 0..3 {
-            let (name, format, kind) = (names[at], self.formats[at], self.kinds[at]);
+        for (at, name) in names.into_iter().enumerate() {
+            let (format, kind) = (self.formats[at], self.kinds[at]);
             let extents = self.extents()[at];
             let ty = format.msl_name();
             let plane = if self.is_scaled(at) { ", scales" } else { "" };

@@ -67,10 +67,9 @@ impl Bits<'_, '_> {
 
     /// A half times a power of two.
     fn scaled(&mut self, a: &Leaf, exponent: i32) -> Res<Leaf> {
-        let factor = (((exponent + 15) as i128) << 10) as i128;
         let factor = Leaf::Const(anymetal_ir::Const {
             ty: Scalar::F16,
-            bits: factor as u64,
+            bits: ((exponent + 15) as u64) << 10,
         });
         self.sema.binary_leaf(BinaryOp::Mul, a, &factor, MathMode::Precise)
     }

@@ -72,9 +72,9 @@ pub fn memory_rule(scope: u32, m: u32, n: u32) -> Option<Broken> {
     let note = || format!("m is {m}, n is {n}");
     if scope == THREAD {
         None
-    } else if m % 8 != 0 || n % 8 != 0 {
+    } else if !m.is_multiple_of(8) || !n.is_multiple_of(8) {
         Some(("E0892", "M and N must be multiples of 8", note()))
-    } else if m % 16 != 0 && n % 16 != 0 {
+    } else if !m.is_multiple_of(16) && !n.is_multiple_of(16) {
         Some(("E0893", "At least one of M or N must be a multiple of 16", note()))
     } else {
         None
