@@ -471,7 +471,9 @@ impl Case {
                     size += product.abs();
                 }
                 let found = format.decode(got[row * n + column]);
-                let fine = if format == ElementFormat::I32 {
+                let fine = if !sum.is_finite() {
+                    found.is_nan() && sum.is_nan() || found == sum
+                } else if format == ElementFormat::I32 {
                     found == f64::from(sum.rem_euclid(4_294_967_296.0) as u32 as i32)
                 } else {
                     let rounding = match format {
