@@ -1,9 +1,7 @@
 //! The verifier's rules for cooperative tensors, maps and products.
 
 use crate::op::{Op, ReduceAxis};
-use crate::tensor::{
-    ConvolutionDescriptor, CoopRole, Cooperative, MatmulDescriptor, Operand, TensorRef, tile_scalar,
-};
+use crate::tensor::{ConvolutionDescriptor, CoopRole, Cooperative, MatmulDescriptor, Operand, TensorRef, tile_scalar};
 use crate::types::{CoopId, Scalar, Type};
 use crate::verify::{Check, Problem, Verifier, writable};
 

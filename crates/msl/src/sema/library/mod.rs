@@ -341,9 +341,9 @@ pub fn call_method(sema: &mut Sema<'_>, object: &Operand, call: &Call<'_>) -> Op
         Object::Convolution {
             descriptor, simdgroups, ..
         } => convolution::method(sema, &descriptor, simdgroups, object, call),
-        Object::ExecutionScope(count) if call.name == "size" => {
-            Some(Ok(sema.int_value(anymetal_ir::Scalar::U32, i64::from(count.max(1))).into()))
-        }
+        Object::ExecutionScope(count) if call.name == "size" => Some(Ok(sema
+            .int_value(anymetal_ir::Scalar::U32, i64::from(count.max(1)))
+            .into())),
         Object::Limits(scalar) => traits::call_limit(sema, scalar, call),
         Object::Tag("simd_vote") => group::vote_method(sema, object, call),
         Object::SimdgroupMatrix(scalar, ..) => simdgroup_matrix::method(sema, scalar, object, call),
