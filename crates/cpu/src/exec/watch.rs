@@ -732,7 +732,11 @@ impl<'d> Worker<'d> {
         } else {
             Space::Device
         };
-        let actor = Actor::tile(instance, simdgroups, key ^ place_key(&region));
+        let actor = if simdgroups == 0 {
+            Actor::thread(lane)
+        } else {
+            Actor::tile(instance, simdgroups, key ^ place_key(&region))
+        };
         let stamp = sanitizer.stamp(space, actor, at, false);
         let bits = region.format.bits() as i64;
         let address = |x: usize, y: usize| {

@@ -244,7 +244,14 @@ impl<'d> Worker<'d> {
                 ..
             } => {
                 let simdgroups = *simdgroups as usize;
-                self.watch_scope(sanitizer, simdgroups, "`run`", at);
+                // Threads may run their products in any control flow.
+                let runs: Vec<(usize, usize)> = if simdgroups == 0 {
+                    let lanes = (0..self.lanes.live).filter(|&lane| self.is_active(lane));
+                    lanes.map(|lane| (lane, lane)).collect()
+                } else {
+                    self.watch_scope(sanitizer, simdgroups, "`run`", at);
+                    self.active_instances(simdgroups).collect()
+                };
                 let (m, n) = (descriptor.m as usize, descriptor.n as usize);
                 let k = descriptor.k.map(|k| k as usize);
                 let turned = |turn: bool, pair: [Option<usize>; 2]| if turn { [pair[1], pair[0]] } else { pair };
@@ -252,7 +259,7 @@ impl<'d> Worker<'d> {
                     (left, turned(descriptor.transpose_left, [k, Some(m)]), "left"),
                     (right, turned(descriptor.transpose_right, [Some(n), k]), "right"),
                 ];
-                for (instance, lane) in self.active_instances(simdgroups) {
+                for (instance, lane) in runs {
                     let who = (instance, lane, simdgroups);
                     for (side, (operand, clip, name)) in inputs.iter().enumerate() {
                         match operand {
