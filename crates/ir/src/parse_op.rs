@@ -164,26 +164,7 @@ impl Parser {
                     destination: self.operand()?,
                 }
             }
-            "convolution" => {
-                let descriptor = self.convolution()?;
-                self.keyword("simdgroups")?;
-                let simdgroups = self.number()?;
-                self.keyword("offsets")?;
-                let offsets = self.pair()?.into();
-                self.keyword("activation")?;
-                let activation = Box::new(self.tensor()?);
-                self.keyword("weights")?;
-                let weights = Box::new(self.tensor()?);
-                self.keyword("destination")?;
-                Op::Convolution {
-                    descriptor,
-                    simdgroups,
-                    offsets,
-                    activation,
-                    weights,
-                    destination: self.operand()?,
-                }
-            }
+            "convolution" => self.convolution_op()?,
             "if" => {
                 let condition = self.value()?;
                 *location = self.location()?;
@@ -223,6 +204,29 @@ impl Parser {
             "continue" => Op::Continue(self.number()?),
             "return" => Op::Return,
             _ => return self.expected_at(start, "an operation"),
+        })
+    }
+
+    /// What follows the name of a convolution. Apart, so that the frames of nested blocks stay small.
+    #[inline(never)]
+    fn convolution_op(&mut self) -> Result<Op> {
+        let descriptor = Box::new(self.convolution()?);
+        self.keyword("simdgroups")?;
+        let simdgroups = self.number()?;
+        self.keyword("offsets")?;
+        let offsets = self.pair()?.into();
+        self.keyword("activation")?;
+        let activation = Box::new(self.tensor()?);
+        self.keyword("weights")?;
+        let weights = Box::new(self.tensor()?);
+        self.keyword("destination")?;
+        Ok(Op::Convolution {
+            descriptor,
+            simdgroups,
+            offsets,
+            activation,
+            weights,
+            destination: self.operand()?,
         })
     }
 
