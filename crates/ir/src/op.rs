@@ -577,7 +577,7 @@ pub enum Op {
     /// (C, W, H, N) and weights (O, C, KW, KH) have rank 4, as has a destination (O, W, H, N) in memory.
     #[allow(missing_docs)]
     Convolution {
-        descriptor: ConvolutionDescriptor,
+        descriptor: Box<ConvolutionDescriptor>,
         simdgroups: u32,
         offsets: [ValueId; 2],
         activation: Box<TensorRef>,

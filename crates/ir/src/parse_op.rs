@@ -19,19 +19,62 @@ impl Parser {
         };
         let start = self.mark();
         self.next();
-        if let Some(op) = UnaryOp::from_text(&name) {
+        Ok(match name.as_str() {
+            "if" => {
+                let condition = self.value()?;
+                *location = self.location()?;
+                self.symbol('{')?;
+                let then = self.block()?;
+                let otherwise = if self.take_word("else") {
+                    self.symbol('{')?;
+                    self.block()?
+                } else {
+                    Default::default()
+                };
+                Op::If {
+                    condition,
+                    then,
+                    otherwise,
+                }
+            }
+            "loop" => {
+                let unroll = self.unroll()?;
+                *location = self.location()?;
+                self.symbol('{')?;
+                let body = self.block()?;
+                let latch = if self.take_word("latch") {
+                    self.symbol('{')?;
+                    self.block()?
+                } else {
+                    Default::default()
+                };
+                Op::Loop { body, latch, unroll }
+            }
+            "scope" => {
+                *location = self.location()?;
+                self.symbol('{')?;
+                Op::Scope { body: self.block()? }
+            }
+            _ => return self.flat_op(&name, start, location),
+        })
+    }
+
+    /// An operation without blocks, or a map, after its name. Apart, so that the frames of nested blocks stay small.
+    #[inline(never)]
+    fn flat_op(&mut self, name: &str, start: usize, location: &mut LocationId) -> Result<Op> {
+        if let Some(op) = UnaryOp::from_text(name) {
             return Ok(Op::Unary {
                 op,
                 operand: self.value()?,
                 mode: self.mode(),
             });
         }
-        if let Some(op) = BinaryOp::from_text(&name) {
+        if let Some(op) = BinaryOp::from_text(name) {
             let (lhs, rhs) = self.pair()?;
             let mode = self.mode();
             return Ok(Op::Binary { op, lhs, rhs, mode });
         }
-        if let Some(op) = TernaryOp::from_text(&name) {
+        if let Some(op) = TernaryOp::from_text(name) {
             let (a, b) = self.pair()?;
             self.symbol(',')?;
             let c = self.value()?;
@@ -43,7 +86,7 @@ impl Parser {
         {
             return Ok(op);
         }
-        Ok(match name.as_str() {
+        Ok(match name {
             "const" => {
                 let ty = self.scalar()?;
                 Op::Const(self.constant(ty)?)
@@ -164,65 +207,33 @@ impl Parser {
                     destination: self.operand()?,
                 }
             }
-            "convolution" => {
-                let descriptor = self.convolution()?;
-                self.keyword("simdgroups")?;
-                let simdgroups = self.number()?;
-                self.keyword("offsets")?;
-                let offsets = self.pair()?.into();
-                self.keyword("activation")?;
-                let activation = Box::new(self.tensor()?);
-                self.keyword("weights")?;
-                let weights = Box::new(self.tensor()?);
-                self.keyword("destination")?;
-                Op::Convolution {
-                    descriptor,
-                    simdgroups,
-                    offsets,
-                    activation,
-                    weights,
-                    destination: self.operand()?,
-                }
-            }
-            "if" => {
-                let condition = self.value()?;
-                *location = self.location()?;
-                self.symbol('{')?;
-                let then = self.block()?;
-                let otherwise = if self.take_word("else") {
-                    self.symbol('{')?;
-                    self.block()?
-                } else {
-                    Default::default()
-                };
-                Op::If {
-                    condition,
-                    then,
-                    otherwise,
-                }
-            }
-            "loop" => {
-                let unroll = self.unroll()?;
-                *location = self.location()?;
-                self.symbol('{')?;
-                let body = self.block()?;
-                let latch = if self.take_word("latch") {
-                    self.symbol('{')?;
-                    self.block()?
-                } else {
-                    Default::default()
-                };
-                Op::Loop { body, latch, unroll }
-            }
-            "scope" => {
-                *location = self.location()?;
-                self.symbol('{')?;
-                Op::Scope { body: self.block()? }
-            }
+            "convolution" => self.convolution_op()?,
             "break" => Op::Break(self.number()?),
             "continue" => Op::Continue(self.number()?),
             "return" => Op::Return,
             _ => return self.expected_at(start, "an operation"),
+        })
+    }
+
+    /// What follows the name of a convolution.
+    fn convolution_op(&mut self) -> Result<Op> {
+        let descriptor = Box::new(self.convolution()?);
+        self.keyword("simdgroups")?;
+        let simdgroups = self.number()?;
+        self.keyword("offsets")?;
+        let offsets = self.pair()?.into();
+        self.keyword("activation")?;
+        let activation = Box::new(self.tensor()?);
+        self.keyword("weights")?;
+        let weights = Box::new(self.tensor()?);
+        self.keyword("destination")?;
+        Ok(Op::Convolution {
+            descriptor,
+            simdgroups,
+            offsets,
+            activation,
+            weights,
+            destination: self.operand()?,
         })
     }
 

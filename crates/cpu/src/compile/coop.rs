@@ -237,7 +237,7 @@ impl Lower<'_> {
                 destination,
             } => {
                 let conv = Convolution {
-                    descriptor: *descriptor,
+                    descriptor: **descriptor,
                     simdgroups: *simdgroups,
                     offsets: [self.value(offsets[0])?, self.value(offsets[1])?],
                     activation: self.view(activation)?,

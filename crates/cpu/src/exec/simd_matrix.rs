@@ -104,16 +104,16 @@ fn add_product_avx2(a: &Elements, b: &Elements, sums: &mut Elements) {
     }
     // By element and vector (b4 b3).
     let mut acc = [[_mm256_setzero_ps(); 4]; 2];
-    for e in 0..2 {
-        for vector in 0..4 {
-            acc[e][vector] = load(&sums[e], vector);
+    for (acc, sums) in acc.iter_mut().zip(&*sums) {
+        for (vector, acc) in acc.iter_mut().enumerate() {
+            *acc = load(sums, vector);
         }
     }
     for k in 0..N {
         let mut left = [_mm256_setzero_ps(); 2];
-        for b4 in 0..2 {
+        for (b4, left) in left.iter_mut().enumerate() {
             let vector = load(&a[k & 1], b4 * 2 + (k >> 2));
-            left[b4] = if k & 2 == 0 {
+            *left = if k & 2 == 0 {
                 _mm256_moveldup_ps(vector)
             } else {
                 _mm256_movehdup_ps(vector)

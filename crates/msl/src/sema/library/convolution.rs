@@ -404,7 +404,7 @@ fn run(
     };
     if let (Some(weights), Some(activation), Some(destination)) = (tensors.pop(), tensors.pop(), destination) {
         sema.builder.emit_void(Op::Convolution {
-            descriptor: *descriptor,
+            descriptor: Box::new(*descriptor),
             simdgroups,
             offsets,
             activation,
