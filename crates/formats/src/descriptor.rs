@@ -100,6 +100,36 @@ impl fmt::Debug for TensorUsage {
     }
 }
 
+/// Who can reach a tensor's memory (`MTLStorageMode`). Metal's other modes, cache modes and hazard tracking change no result and are
+/// not modelled.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum StorageMode {
+    /// Host and device (0). The default, and the only one for tensors in buffers here.
+    #[default]
+    Shared,
+    /// The device alone (2): kernels use it, copies from and to the host are refused.
+    Private,
+}
+
+impl StorageMode {
+    /// The value of `MTLStorageMode`.
+    pub const fn host_value(self) -> u32 {
+        match self {
+            StorageMode::Shared => 0,
+            StorageMode::Private => 2,
+        }
+    }
+}
+
+impl fmt::Display for StorageMode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            StorageMode::Shared => "shared",
+            StorageMode::Private => "private",
+        })
+    }
+}
+
 /// An auxiliary plane: one element of `data_type` for each block of `block_factors` data elements.
 ///
 /// The default is Metal's: UE8M0 scales for blocks of 32 along dimension 0. Factors for the outer dimensions may be
@@ -209,6 +239,8 @@ pub struct TensorDescriptor {
     pub usage: TensorUsage,
     /// Scale planes. Default none.
     pub auxiliary_planes: AuxiliaryPlanes,
+    /// Who can reach its memory. Default host and device.
+    pub storage_mode: StorageMode,
 }
 
 impl Default for TensorDescriptor {
@@ -219,6 +251,7 @@ impl Default for TensorDescriptor {
             data_type: ElementFormat::F32,
             usage: TensorUsage::default(),
             auxiliary_planes: AuxiliaryPlanes::default(),
+            storage_mode: StorageMode::default(),
         }
     }
 }
@@ -249,6 +282,12 @@ impl TensorDescriptor {
     /// The same with another usage.
     pub fn with_usage(mut self, usage: TensorUsage) -> Self {
         self.usage = usage;
+        self
+    }
+
+    /// The same with another storage mode.
+    pub fn with_storage_mode(mut self, mode: StorageMode) -> Self {
+        self.storage_mode = mode;
         self
     }
 
@@ -421,6 +460,14 @@ pub enum DescriptorError {
     /// More than one plane where a single one is possible.
     #[error("a tensor made from one buffer has only a data plane; use buffer attachments for auxiliary planes")]
     PlanesInOneBuffer,
+    /// A tensor in a buffer with another storage mode than the buffer's.
+    #[error(
+        "a tensor in a buffer has the buffer's storage mode, shared, not {mode}; let the device allocate private tensors"
+    )]
+    BufferStorageMode {
+        /// The mode asked for.
+        mode: StorageMode,
+    },
     /// A plane without its buffer.
     #[error("the {plane} plane has no buffer attached")]
     AttachmentMissing {

@@ -49,6 +49,11 @@ macro_rules! dimension_list {
                 self.as_slice().get(dimension).copied()
             }
 
+            /// As [`extent`](Self::extent) in Metal's manner: −1 past the rank (`extentAtDimensionIndex:`).
+            pub fn extent_at(&self, dimension: usize) -> i64 {
+                self.extent(dimension).map_or(-1, |n| i64::try_from(n).unwrap_or(i64::MAX))
+            }
+
             /// The values, innermost first.
             pub fn as_slice(&self) -> &[usize] {
                 &self.values[..self.rank as usize]

@@ -1,6 +1,6 @@
 //! Where the planes of a described tensor lie: validation, strides, byte sizes and alignments.
 
-use crate::descriptor::{DescriptorError, PlaneType, TensorDescriptor, TensorUsage};
+use crate::descriptor::{DescriptorError, PlaneType, StorageMode, TensorDescriptor, TensorUsage};
 use crate::extents::{Extents, Strides};
 use crate::format::ElementFormat;
 
@@ -287,6 +287,11 @@ impl TensorDescriptor {
     }
 
     fn place(&self, plane: &mut PlaneLayout, offset: usize, length: usize) -> Result<(), DescriptorError> {
+        if self.storage_mode != StorageMode::Shared {
+            return Err(DescriptorError::BufferStorageMode {
+                mode: self.storage_mode,
+            });
+        }
         if self.usage.contains(TensorUsage::MACHINE_LEARNING) && offset != 0 {
             return Err(DescriptorError::MachineLearningOffset { offset });
         }

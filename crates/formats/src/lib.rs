@@ -13,7 +13,7 @@ mod quantise;
 
 pub use codec::Saturation;
 pub use descriptor::{
-    AuxiliaryPlaneDescriptor, AuxiliaryPlanes, DescriptorError, PlaneType, TensorDescriptor, TensorUsage,
+    AuxiliaryPlaneDescriptor, AuxiliaryPlanes, DescriptorError, PlaneType, StorageMode, TensorDescriptor, TensorUsage,
 };
 pub use extents::{Extents, MAX_RANK, RankTooLarge, Strides};
 pub use format::{ElementFormat, UnknownFormat};

@@ -1,7 +1,9 @@
 //! Every rule on descriptors, with the message that breaks it.
 
 use anymetal_formats::ElementFormat::*;
-use anymetal_formats::{AuxiliaryPlaneDescriptor, Extents, PlaneType, Strides, TensorDescriptor, TensorUsage};
+use anymetal_formats::{
+    AuxiliaryPlaneDescriptor, AuxiliaryPlanes, Extents, PlaneType, StorageMode, Strides, TensorDescriptor, TensorUsage,
+};
 
 fn scales() -> AuxiliaryPlaneDescriptor {
     AuxiliaryPlaneDescriptor::default()
@@ -20,6 +22,7 @@ fn defaults_are_metals() {
     assert_eq!(d.data_type, F32);
     assert_eq!(d.usage.bits(), 3);
     assert!(d.strides.is_none() && !d.is_multi_plane());
+    assert_eq!((d.storage_mode, d.storage_mode.host_value()), (StorageMode::Shared, 0));
     assert_eq!(scales().data_type, Fp8UE8M0);
     assert_eq!(scales().block_factors, Extents::from([32]));
     assert_eq!(format!("{:?}", d.usage), "{Compute, Render}");
@@ -127,6 +130,78 @@ fn planes() {
         "a tensor of rank 0 cannot have auxiliary planes; give it at least one dimension"
     );
     assert!(with(I8, scales().with_block_factors([32, 1])).validate().is_ok());
+}
+
+#[test]
+fn extents_and_plane_maps() {
+    // Ranks 0 to 16; past the rank there is no extent (Metal answers −1).
+    for rank in 0..=16 {
+        let values: Vec<usize> = (1..=rank).collect();
+        let extents = Extents::new(&values).unwrap();
+        assert_eq!((extents.rank(), extents.extent(rank)), (rank, None));
+        assert_eq!(extents.extent_at(rank), -1);
+        for (d, &value) in values.iter().enumerate() {
+            assert_eq!(extents.extent_at(d), value as i64);
+        }
+    }
+    assert_eq!(
+        Extents::new(&[1; 17]).unwrap_err().to_string(),
+        "a tensor has at most 16 dimensions, 17 were given"
+    );
+    assert_eq!(Extents::from([usize::MAX]).extent_at(0), i64::MAX);
+    let mut map = AuxiliaryPlanes::new();
+    assert!(map.is_empty() && map.get(PlaneType::Scales).is_none());
+    map.set(PlaneType::Scales, scales());
+    map.set(PlaneType::Scales, scales().with_block_factors([32, 1]));
+    assert_eq!(
+        map.get(PlaneType::Scales).unwrap().block_factors,
+        Extents::from([32, 1])
+    );
+    map.reset();
+    assert!(map.is_empty() && map.get(PlaneType::Scales).is_none());
+    assert_eq!((PlaneType::Data.host_value(), PlaneType::Scales.host_value()), (0, 1));
+    assert_eq!(
+        (
+            TensorUsage::COMPUTE.bits(),
+            TensorUsage::RENDER.bits(),
+            TensorUsage::MACHINE_LEARNING.bits()
+        ),
+        (1, 2, 4)
+    );
+}
+
+#[test]
+fn private_tensors_have_no_buffer() {
+    let d = TensorDescriptor::new([8], F32).with_storage_mode(StorageMode::Private);
+    assert_eq!((d.storage_mode.host_value(), d.device_layout().is_ok()), (2, true));
+    let error = d.with_packed_strides().buffer_layout(0, 32).unwrap_err();
+    assert_eq!(
+        (error.code(), error.to_string().as_str()),
+        (
+            2,
+            "a tensor in a buffer has the buffer's storage mode, shared, not private; let the device allocate private tensors"
+        )
+    );
+}
+
+#[test]
+fn size_and_alignment_of_the_data_plane() {
+    let text = |d: TensorDescriptor| d.size_and_align().unwrap_err().to_string();
+    assert_eq!(
+        text(TensorDescriptor::new([64, 5], F32)),
+        "strides should not be nil for a tensor in a buffer; give one stride for each of its 2 dimensions"
+    );
+    let d = TensorDescriptor::new([64, 5], Fp4E2M1).with_strides([1, 256]);
+    assert_eq!(d.size_and_align(), Ok((4 * 128 + 32, 128)));
+    // Scales are not counted.
+    assert_eq!(
+        d.with_plane(PlaneType::Scales, scales()).size_and_align(),
+        Ok((4 * 128 + 32, 128))
+    );
+    assert_eq!(
+        TensorDescriptor::new([], U16).with_packed_strides().size_and_align(),
+        Ok((2, 2))
+    );
 }
 
 #[test]

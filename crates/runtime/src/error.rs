@@ -3,7 +3,7 @@
 use std::fmt;
 
 use anymetal_cpu::MemoryError;
-use anymetal_formats::{DescriptorError, ElementFormat, PlaneType, RankTooLarge};
+use anymetal_formats::{DescriptorError, ElementFormat, PlaneType, RankTooLarge, StorageMode};
 use anymetal_msl::Diagnostics;
 
 use crate::pipeline::ArgumentType;
@@ -89,6 +89,20 @@ pub enum Error {
         /// The whole report.
         message: String,
     },
+}
+
+impl Error {
+    /// The number of Metal's error domain `MTLTensorDomain` for a tensor that could not be made: 2
+    /// (`MTLTensorErrorInvalidDescriptor`) for a descriptor or its extents, 1 (`MTLTensorErrorInternalError`) for memory that cannot
+    /// be had, `None` for everything else.
+    pub fn tensor_domain_code(&self) -> Option<u32> {
+        match self {
+            Error::Descriptor(error) => Some(error.code()),
+            Error::Rank(_) => Some(2),
+            Error::Memory(MemoryError::OutOfMemory { .. }) => Some(1),
+            _ => None,
+        }
+    }
 }
 
 impl From<BindingError> for Error {
@@ -221,6 +235,14 @@ pub enum SliceError {
         format: ElementFormat,
         /// Elements in a byte.
         multiple: usize,
+    },
+    /// A copy between the host and memory that only the device reaches.
+    #[error(
+        "the tensor's storage mode is {mode}; only shared tensors can be read or written by the host, so use a kernel or make it shared"
+    )]
+    NotShared {
+        /// The tensor's mode.
+        mode: StorageMode,
     },
     /// Host strides that overlap.
     #[error("strides[{dimension}] of the host bytes is {stride}; it must be at least strides[{0}] times dimensions[{0}], {least}", dimension.saturating_sub(1))]

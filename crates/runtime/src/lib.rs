@@ -65,7 +65,7 @@ pub use anymetal_cpu::tile::TilePath;
 pub use anymetal_cpu::{HostMemory, MemoryError, SanitizeOptions};
 pub use anymetal_formats::{
     AuxiliaryPlaneDescriptor, AuxiliaryPlanes, DescriptorError, ElementFormat, Extents, PlaneLayout, PlaneType,
-    QuantiseError, RankTooLarge, Saturation, Strides, TensorDescriptor, TensorLayout, TensorUsage,
+    QuantiseError, RankTooLarge, Saturation, StorageMode, Strides, TensorDescriptor, TensorLayout, TensorUsage,
 };
 pub use anymetal_ir as ir;
 pub use anymetal_ir::{Finding, FindingCode};

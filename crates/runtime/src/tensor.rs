@@ -6,7 +6,8 @@ use std::sync::{Arc, OnceLock};
 
 use anymetal_cpu::HostMemory;
 use anymetal_formats::{
-    ElementFormat, Extents, PlaneLayout, PlaneType, Saturation, Strides, TensorDescriptor, TensorLayout, TensorUsage,
+    ElementFormat, Extents, PlaneLayout, PlaneType, Saturation, StorageMode, Strides, TensorDescriptor, TensorLayout,
+    TensorUsage,
 };
 use bytemuck::Pod;
 
@@ -238,6 +239,18 @@ impl Tensor {
         Ok((&self.0.layout.planes[position], &self.0.memory[position]))
     }
 
+    /// Who can reach its memory.
+    pub fn storage_mode(&self) -> StorageMode {
+        self.0.descriptor.storage_mode
+    }
+
+    fn check_shared(&self) -> Result<(), SliceError> {
+        match self.storage_mode() {
+            StorageMode::Shared => Ok(()),
+            mode => Err(SliceError::NotShared { mode }),
+        }
+    }
+
     /// Copies host bytes into a part of a plane (`replaceSliceOrigin:sliceDimensions:withBytes:strides:` and its plane
     /// variant).
     ///
@@ -252,6 +265,7 @@ impl Tensor {
         bytes: &[u8],
         strides: Option<&[usize]>,
     ) -> Result<()> {
+        self.check_shared()?;
         let (layout, memory) = self.find(plane)?;
         let copy = Copy::plan(layout, origin, dimensions, strides, bytes.len())?;
         memory.memory.with_bytes_mut(|all| {
@@ -272,6 +286,7 @@ impl Tensor {
         bytes: &mut [u8],
         strides: Option<&[usize]>,
     ) -> Result<()> {
+        self.check_shared()?;
         let (layout, memory) = self.find(plane)?;
         let copy = Copy::plan(layout, origin, dimensions, strides, bytes.len())?;
         memory.memory.with_bytes(|all| {

@@ -1,6 +1,9 @@
 //! Tensors on the host: creation, slices, planes, and every refusal with its text.
 
-use anymetal::{Attachments, AuxiliaryPlaneDescriptor, Device, ElementFormat, Error, PlaneType, TensorDescriptor};
+use anymetal::{
+    Attachments, AuxiliaryPlaneDescriptor, Device, ElementFormat, Error, Extents, PlaneType, StorageMode,
+    TensorDescriptor,
+};
 use half::f16;
 
 fn text<T>(result: anymetal::Result<T>) -> String {
@@ -181,6 +184,102 @@ fn attachments_place_each_plane() {
         "invalid tensor descriptor (MTLTensorDomain code 2): the data plane of fp8_e4m3 starts at byte 64 of its \
          buffer; the offset must be a multiple of 128"
     );
+}
+
+#[test]
+fn scales_with_host_strides_in_a_shared_buffer() {
+    // Both planes in one buffer, the data rows with gaps, the scales packed behind them.
+    let device = Device::cpu();
+    let buffer = device.new_buffer(3 * 256 + 8).unwrap();
+    let descriptor = mxfp8([64, 3]).with_strides([1, 256]);
+    let attachments = Attachments::new()
+        .with(PlaneType::Data, &buffer, 0)
+        .with(PlaneType::Scales, &buffer, 640);
+    let tensor = device.new_tensor_with_attachments(&descriptor, &attachments).unwrap();
+    assert_eq!(tensor.buffer(PlaneType::Scales).unwrap().1, 640);
+    // Rows of scales four elements apart on the host.
+    let host = [10u8, 11, 99, 99, 20, 21, 99, 99, 30, 31];
+    tensor
+        .replace_bytes(PlaneType::Scales, &[0, 0], &[2, 3], &host, Some(&[1, 4]))
+        .unwrap();
+    assert_eq!(buffer.with_bytes(|b| b[640..646].to_vec()), [10, 11, 20, 21, 30, 31]);
+    let mut back = [0u8; 5];
+    tensor
+        .get_bytes(PlaneType::Scales, &[1, 0], &[1, 2], &mut back, Some(&[1, 3]))
+        .unwrap();
+    assert_eq!(back, [11, 0, 0, 21, 0]);
+    tensor.write_plane(PlaneType::Data, &[7; 192]).unwrap();
+    assert_eq!(
+        buffer.with_bytes(|b| (b[63], b[64], b[256], b[575], b[576])),
+        (7, 0, 7, 7, 0)
+    );
+    assert_eq!(
+        text(tensor.get_bytes(PlaneType::Scales, &[0, 0], &[2, 3], &mut [0; 9], Some(&[1, 1]))),
+        "strides[1] of the host bytes is 1; it must be at least strides[0] times dimensions[0], 2"
+    );
+}
+
+#[test]
+fn attachments_are_set_got_and_reset() {
+    let device = Device::cpu();
+    let (a, b) = (device.new_buffer(512).unwrap(), device.new_buffer(512).unwrap());
+    let mut attachments = Attachments::new();
+    assert!(attachments.get(PlaneType::Data).is_none());
+    attachments.set(PlaneType::Data, &a, 0);
+    attachments.set(PlaneType::Data, &b, 128);
+    let (buffer, offset) = attachments.get(PlaneType::Data).unwrap();
+    assert!(buffer.same_as(&b) && offset == 128);
+    attachments.reset();
+    assert!(attachments.get(PlaneType::Data).is_none());
+    assert_eq!(
+        text(device.new_tensor_with_attachments(&mxfp8([64, 3]), &attachments)),
+        "invalid tensor descriptor (MTLTensorDomain code 2): the data plane has no buffer attached"
+    );
+}
+
+#[test]
+fn private_tensors_are_for_kernels_only() {
+    let device = Device::cpu();
+    let descriptor = TensorDescriptor::new([4], ElementFormat::F32).with_storage_mode(StorageMode::Private);
+    let tensor = device.new_tensor(&descriptor).unwrap();
+    let refused = "the tensor's storage mode is private; only shared tensors can be read or written by the host, so use a \
+                   kernel or make it shared";
+    assert_eq!(text(tensor.read_f32()), refused);
+    assert_eq!(text(tensor.write_f32(&[0.0; 4])), refused);
+    assert_eq!(text(tensor.replace_slice(&[0f32], &[0], &[1])), refused);
+    let options = anymetal::CompileOptions::default();
+    let source = "#include <metal_stdlib>\n#include <metal_tensor>\nusing namespace metal;
+        kernel void fill(tensor<device float, dextents<int, 1>> t [[buffer(0)]], uint i [[thread_position_in_grid]]) { t[int(i)] = i; }
+        kernel void read(tensor<device float, dextents<int, 1>> t [[buffer(0)]], device float *o [[buffer(1)]],
+                         uint i [[thread_position_in_grid]]) { o[i] = t[int(i)]; }";
+    let library = device.new_library(source, "p.metal", &options).unwrap();
+    let out = device.new_buffer(16).unwrap();
+    let mut encoder = device.new_queue().encoder();
+    encoder
+        .set_pipeline(&library.pipeline("fill").unwrap())
+        .set_tensor(0, &tensor);
+    encoder.dispatch_threads([4, 1, 1], [32, 1, 1]).unwrap();
+    encoder
+        .set_pipeline(&library.pipeline("read").unwrap())
+        .set_tensor(0, &tensor)
+        .set_buffer(1, &out, 0);
+    encoder.dispatch_threads([4, 1, 1], [32, 1, 1]).unwrap();
+    encoder.run().unwrap();
+    assert_eq!(out.to_vec::<f32>().unwrap(), [0.0, 1.0, 2.0, 3.0]);
+}
+
+#[test]
+fn error_numbers_are_metals() {
+    let device = Device::cpu();
+    let code = |descriptor: &TensorDescriptor| device.new_tensor(descriptor).unwrap_err().tensor_domain_code();
+    assert_eq!(code(&TensorDescriptor::new([0], ElementFormat::F32)), Some(2));
+    assert_eq!(code(&TensorDescriptor::new([1 << 56], ElementFormat::F32)), Some(1));
+    let rank: Error = Extents::new(&[1; 17]).unwrap_err().into();
+    assert_eq!(rank.tensor_domain_code(), Some(2));
+    let tensor = device
+        .new_tensor(&TensorDescriptor::new([1], ElementFormat::F32))
+        .unwrap();
+    assert_eq!(tensor.dequantise().unwrap_err().tensor_domain_code(), None);
 }
 
 #[test]

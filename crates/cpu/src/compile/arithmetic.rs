@@ -289,6 +289,8 @@ fn affine_kind(op: BinaryOp) -> Option<AffineKind> {
         BinaryOp::Rem => AffineKind::Rem,
         BinaryOp::Shr => AffineKind::Shr,
         BinaryOp::And => AffineKind::And,
+        BinaryOp::Min => AffineKind::Min,
+        BinaryOp::Max => AffineKind::Max,
         _ => return None,
     })
 }

@@ -50,6 +50,9 @@ pub(crate) enum AffineKind {
     Rem,
     Shr,
     And,
+    /// Kept where one operand is the smaller (or greater) one in every lane.
+    Min,
+    Max,
     PointerOffset,
     /// Integer to integer.
     Convert(Scalar, Scalar),

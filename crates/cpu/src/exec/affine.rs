@@ -138,14 +138,22 @@ impl Worker<'_> {
                 Some((a.0 << count, a.1 << count))
             }
             AffineKind::PointerOffset => {
-                // Strides beyond the offset's own range would reach the object's number.
+                // Only lines that stay inside the offset's own range: beyond it pointers do not wrap.
                 const LOW: u64 = (1 << 48) - 1;
+                let own = ((a.0 << 16) as i64) >> 16;
                 let stride = a.1.wrapping_add(b.1);
-                let offset = a.0.wrapping_add(b.0) & LOW;
-                let last = ((offset << 16) as i64 >> 16) as i128
-                    + stride as i64 as i128 * (self.lanes.live.max(1) as i128 - 1);
-                let first_is_negative = offset >> 47 != 0;
-                (!first_is_negative && (0..1i128 << 47).contains(&last)).then_some(((a.0 & !LOW) | offset, stride))
+                let first = i128::from(own) + i128::from(b.0 as i64);
+                let last = first + i128::from(stride as i64) * (self.lanes.live.max(1) as i128 - 1);
+                let inside = 0..1i128 << 47;
+                (inside.contains(&first) && inside.contains(&last)).then_some(((a.0 & !LOW) | first as u64, stride))
+            }
+            AffineKind::Min | AffineKind::Max => {
+                let first_is_less = self.affine_compare(CompareOp::Le, ty, Some(a), Some(b))?;
+                Some(if first_is_less == (kind == AffineKind::Min) {
+                    a
+                } else {
+                    b
+                })
             }
             AffineKind::Convert(from, to) => {
                 if to.bits() <= from.bits() {

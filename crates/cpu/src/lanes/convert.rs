@@ -259,14 +259,22 @@ impl Bin<u64> for Offset {
     }
 }
 
-/// A pointer moved by bytes.
+/// A pointer moved by bytes. An offset that leaves 48 bits stays at the end that it leaves by, where no object reaches: the next
+/// access is a fault, not some other element.
 #[inline(always)]
 pub(crate) fn offset_pointer(pointer: u64, offset: u64) -> u64 {
     const LOW: u64 = (1 << 48) - 1;
-    (pointer & !LOW) | (pointer.wrapping_add(offset) & LOW)
+    const SIGN: u64 = 1 << 47;
+    // The pointer's own offset, sign-extended, without a shift of signed numbers, which AVX2 lacks.
+    let own = ((pointer & LOW) ^ SIGN).wrapping_sub(SIGN);
+    let sum = own.wrapping_add(offset);
+    let outside = sum.wrapping_add(SIGN) > LOW;
+    // The upper end is a little lower than it could be, so that it is aligned for every type.
+    let end = SIGN.wrapping_sub(4096 & (offset >> 63).wrapping_sub(1));
+    (pointer & !LOW) | if outside { end } else { sum & LOW }
 }
 
-/// Pointer plus byte offset: the object stays, the 48-bit offset wraps.
+/// Pointer plus byte offset, see [`offset_pointer`].
 pub(crate) fn pointer_offset(isa: Isa) -> Fn2 {
     bin::<u64, u64, Offset>(isa)
 }

@@ -1,6 +1,6 @@
 //! Operators: arithmetic with the usual conversions, vectors, matrices, pointers, user-defined ones; assignment; `?:`, `&&`, `||`.
 
-use anymetal_ir::{BinaryOp, Block, CompareOp, Op, Scalar, UnaryOp};
+use anymetal_ir::{BinaryOp, Block, CompareOp, Op, Scalar, Type as IrType, UnaryOp};
 
 use super::context::*;
 use super::library;
@@ -350,9 +350,17 @@ impl Sema<'_> {
             Type::Void => 1,
             _ => self.size_align(&pointee.ty)?.0,
         };
+        let wide = matches!(self.leaf_type(index), Some(IrType::Scalar(s)) if s.bits() == 64);
         let mut index = self.convert_leaf(index, Scalar::I64)?;
+        let mode = self.math;
+        if wide && size > 1 {
+            // The product with the size must not wrap around to an element that exists. No object has this many bytes.
+            let limit = 1i64 << 47;
+            for (op, limit) in [(BinaryOp::Min, limit), (BinaryOp::Max, -limit)] {
+                index = self.binary_leaf(op, &index, &Self::int_leaf(Scalar::I64, limit.into()), mode)?;
+            }
+        }
         if negative {
-            let mode = self.math;
             index = self.unary_leaf(UnaryOp::Neg, &index, mode)?;
         }
         let Some(leaf) = pointer.leaf().cloned() else {

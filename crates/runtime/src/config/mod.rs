@@ -36,8 +36,8 @@ mod check;
 use std::collections::BTreeMap;
 
 use anymetal_formats::{
-    AuxiliaryPlaneDescriptor, DescriptorError, ElementFormat, Extents, PlaneType, Strides, TensorDescriptor,
-    TensorUsage,
+    AuxiliaryPlaneDescriptor, DescriptorError, ElementFormat, Extents, PlaneType, StorageMode, Strides,
+    TensorDescriptor, TensorUsage,
 };
 use serde::Deserialize;
 
@@ -130,6 +130,7 @@ struct RawTensor {
     dimensions: Vec<usize>,
     strides: Option<Vec<usize>>,
     usage: Option<Vec<String>>,
+    storage: Option<String>,
     planes: Option<RawPlanes>,
     alignment: Option<usize>,
     argument: Option<String>,
@@ -239,6 +240,9 @@ pub fn descriptor_to_toml(descriptor: &TensorDescriptor) -> String {
         let usages: Vec<String> = usages.map(|(name, _)| format!("\"{name}\"")).collect();
         text.push_str(&format!("usage = [{}]\n", usages.join(", ")));
     }
+    if descriptor.storage_mode != StorageMode::default() {
+        text.push_str(&format!("storage = \"{}\"\n", descriptor.storage_mode));
+    }
     if let Some(scales) = descriptor.auxiliary_planes.get(PlaneType::Scales) {
         text.push_str(&format!(
             "planes = {{ scales = {{ dtype = \"{}\", block_factors = {} }} }}\n",
@@ -285,6 +289,14 @@ impl RawTensor {
                 bits |= usage.bits();
             }
             descriptor.usage = TensorUsage::from_bits(bits).unwrap_or_default();
+        }
+        match self.storage.as_deref() {
+            None | Some("shared") => {}
+            Some("private") => descriptor.storage_mode = StorageMode::Private,
+            Some(other) => {
+                let reason = format!("`{other}` is unknown; use \"shared\" or \"private\"");
+                return Err(wrong("storage", reason));
+            }
         }
         if let Some(scales) = self.planes.and_then(|planes| planes.scales) {
             let mut plane = AuxiliaryPlaneDescriptor::new();
