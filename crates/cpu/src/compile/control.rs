@@ -5,6 +5,7 @@ use std::collections::{HashMap, HashSet};
 use anymetal_ir::{Block as IrBlock, Kernel, LocalId, Op, ValueId};
 
 use super::classify::MapId;
+use super::dot::Waiting;
 use super::lower::Lower;
 use super::program::{AffineKind, Block, Comparison, Inst, Lanes, Reg};
 use crate::fault::CompileError;
@@ -150,9 +151,9 @@ fn cost(block: &mut Block) -> u64 {
     total
 }
 
-impl Lower<'_> {
+impl<'k> Lower<'k> {
     /// Lowers a block.
-    pub fn block(&mut self, block: &IrBlock) -> Result<Block, CompileError> {
+    pub fn block(&mut self, block: &'k IrBlock) -> Result<Block, CompileError> {
         self.fresh_block(|lower| {
             let side = usize::from(lower.map != 0);
             lower.deepest[side] = lower.deepest[side].max(lower.depth);
@@ -163,11 +164,13 @@ impl Lower<'_> {
                     break;
                 }
             }
+            // What still waits has no use.
+            lower.waiting = Waiting::default();
             Ok(std::mem::take(&mut lower.out))
         })
     }
 
-    fn nested(&mut self, block: &IrBlock) -> Result<Block, CompileError> {
+    fn nested(&mut self, block: &'k IrBlock) -> Result<Block, CompileError> {
         let location = self.location;
         self.depth += 1;
         let result = self.block(block);
@@ -207,7 +210,7 @@ impl Lower<'_> {
     }
 
     /// Lowers an instruction of control flow.
-    pub fn control(&mut self, op: &Op) -> Result<(), CompileError> {
+    pub fn control(&mut self, op: &'k Op) -> Result<(), CompileError> {
         let depth = self.depth;
         match op {
             Op::If {

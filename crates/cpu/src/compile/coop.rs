@@ -8,7 +8,7 @@ use super::places::{TileShape, in_place};
 use super::program::{Convolution, Inst, TileOperand};
 use crate::fault::CompileError;
 
-impl Lower<'_> {
+impl<'k> Lower<'k> {
     fn tile_operand(&mut self, operand: &Operand) -> Result<TileOperand, CompileError> {
         Ok(match operand {
             Operand::Tensor(tensor) => TileOperand::View(Box::new(self.view(tensor)?)),
@@ -32,7 +32,7 @@ impl Lower<'_> {
     }
 
     /// One instruction on cooperative tensors.
-    pub fn cooperative(&mut self, inst: &IrInst) -> Result<(), CompileError> {
+    pub fn cooperative(&mut self, inst: &'k IrInst) -> Result<(), CompileError> {
         let result = inst.first;
         match &inst.op {
             Op::CoopInit(coop) => self.push(Inst::CoopInit(coop.0)),

@@ -132,7 +132,13 @@ impl<'k> Lower<'k> {
         if self.waiting.codes.is_empty() && self.waiting.chains.is_empty() {
             return Ok(());
         }
-        let mut values: Vec<ValueId> = self.waiting.codes.keys().chain(self.waiting.chains.keys()).copied().collect();
+        let mut values: Vec<ValueId> = self
+            .waiting
+            .codes
+            .keys()
+            .chain(self.waiting.chains.keys())
+            .copied()
+            .collect();
         values.sort_by_key(|value| value.0);
         values.into_iter().try_for_each(|value| self.force(value))
     }

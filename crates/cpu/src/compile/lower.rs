@@ -9,9 +9,10 @@ use anymetal_ir::{
 use super::arithmetic::Product;
 use super::classify::{Class, Classes, MapId, classify};
 use super::control::Positions;
+use super::dot::Waiting;
 use super::program::{Access, AffineKind, Block, Inst, Lanes, MatrixOperand, Program, Reg};
 use crate::fault::CompileError;
-use crate::lanes::{Isa, convert, float, int};
+use crate::lanes::{Isa, convert, decode, float, int};
 
 /// What a virtual register is.
 #[derive(Clone, Copy, Debug)]
@@ -41,6 +42,7 @@ pub(super) struct Lower<'k> {
     /// Integer operations already done with registers that cannot change.
     pub memo: HashMap<(BinaryOp, u32, u32), Reg>,
     pub products: HashMap<ValueId, Product>,
+    pub waiting: Waiting<'k>,
     pub map: MapId,
     pub maps: MapId,
     pub captures: Vec<(Reg, Reg)>,
@@ -75,6 +77,7 @@ pub(crate) fn lower(kernel: &Kernel, isa: Isa, dense: bool, watch: bool) -> Resu
         locals: HashMap::new(),
         memo: HashMap::new(),
         products: HashMap::new(),
+        waiting: Waiting::default(),
         map: 0,
         maps: 0,
         captures: Vec::new(),
@@ -113,7 +116,7 @@ pub(crate) fn lower(kernel: &Kernel, isa: Isa, dense: bool, watch: bool) -> Resu
     Ok(program)
 }
 
-impl Lower<'_> {
+impl<'k> Lower<'k> {
     pub fn unsupported(&self, what: impl Into<String>) -> CompileError {
         CompileError::Unsupported {
             what: what.into(),
@@ -227,8 +230,14 @@ impl Lower<'_> {
         inside
     }
 
+    /// The register of a value that was lowered.
+    pub(super) fn lowered(&self, value: ValueId) -> Option<Reg> {
+        self.values.get(value.index()).copied().flatten()
+    }
+
     /// The register that holds a value.
     pub fn value(&mut self, value: ValueId) -> Result<Reg, CompileError> {
+        self.force(value)?;
         let Some(reg) = self.values.get(value.index()).copied().flatten() else {
             return Err(self.malformed(format!("{value} is used before it is defined")));
         };
@@ -258,8 +267,25 @@ impl Lower<'_> {
         reg
     }
 
+    /// One instruction of the IR, now or when its result is used.
+    pub fn inst(&mut self, inst: &'k anymetal_ir::Inst) -> Result<(), CompileError> {
+        self.location = inst.location;
+        if self.wait(inst)? {
+            return Ok(());
+        }
+        if inst.op.is_terminator()
+            || matches!(
+                inst.op,
+                Op::LocalSet { .. } | Op::CoopMap { .. } | Op::If { .. } | Op::Loop { .. } | Op::Scope { .. }
+            )
+        {
+            self.force_all()?;
+        }
+        self.lower_now(inst)
+    }
+
     /// One instruction of the IR.
-    pub fn inst(&mut self, inst: &anymetal_ir::Inst) -> Result<(), CompileError> {
+    pub(super) fn lower_now(&mut self, inst: &'k anymetal_ir::Inst) -> Result<(), CompileError> {
         self.location = inst.location;
         let result = inst.first;
         if self.watch.is_some() {
@@ -355,7 +381,8 @@ impl Lower<'_> {
                 self.conversion(result, *operand, from, to, f)?;
             }
             Op::Decode { operand, format } => {
-                let f = convert::decode(*format).ok_or_else(|| self.malformed(format!("decode of {format}")))?;
+                let f =
+                    decode::decode(*format, self.isa).ok_or_else(|| self.malformed(format!("decode of {format}")))?;
                 let a = self.value(*operand)?;
                 let out = self.define(result);
                 self.push(Inst::Op1 { f, out, a });

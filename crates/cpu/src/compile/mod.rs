@@ -5,6 +5,7 @@ mod arithmetic;
 pub(crate) mod classify;
 mod control;
 mod coop;
+mod dot;
 mod lower;
 mod moves;
 mod places;

@@ -12,6 +12,7 @@ use anymetal_ir::{
 
 use crate::fault::AccessKind;
 use crate::lanes::convert::BlendFn;
+use crate::lanes::dot::DotFn;
 use crate::lanes::{Fn1, Fn2, Fn3};
 
 /// A register. Before allocation `at` is the number of a virtual register.
@@ -164,6 +165,15 @@ pub(crate) struct Access {
     pub predicate: Option<Reg>,
 }
 
+/// A step of [`Inst::Dot`]: `x · ((word >> shift) & mask)`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct DotTerm {
+    pub word: Reg,
+    pub x: Reg,
+    pub shift: u32,
+    pub mask: u32,
+}
+
 /// One instruction.
 #[derive(Clone, Debug)]
 pub(crate) enum Inst {
@@ -184,6 +194,13 @@ pub(crate) enum Inst {
         a: Reg,
         b: Reg,
         c: Reg,
+    },
+    /// A chain of multiply-adds with codes out of words.
+    Dot {
+        f: DotFn,
+        out: Reg,
+        sum: Reg,
+        terms: Vec<DotTerm>,
     },
     Affine {
         kind: AffineKind,
@@ -537,6 +554,14 @@ impl Inst {
                 f(a, Use);
                 f(b, Use);
                 f(c, Use);
+                f(out, Def);
+            }
+            Inst::Dot { out, sum, terms, .. } => {
+                f(sum, Use);
+                for term in terms {
+                    f(&mut term.word, Use);
+                    f(&mut term.x, Use);
+                }
                 f(out, Def);
             }
             Inst::LocalSet { local, value, .. } => {

@@ -14,8 +14,14 @@ pub(super) unsafe fn four_words(to: [*mut u32; 4], count: usize, from: impl Fn(u
             // SAFETY: by the function's contract; SSE2 is part of x86-64.
             unsafe {
                 let rows: [__m128i; 4] = std::array::from_fn(|i| _mm_loadu_si128(from(lane + i).cast()));
-                let low = [_mm_unpacklo_epi32(rows[0], rows[1]), _mm_unpacklo_epi32(rows[2], rows[3])];
-                let high = [_mm_unpackhi_epi32(rows[0], rows[1]), _mm_unpackhi_epi32(rows[2], rows[3])];
+                let low = [
+                    _mm_unpacklo_epi32(rows[0], rows[1]),
+                    _mm_unpacklo_epi32(rows[2], rows[3]),
+                ];
+                let high = [
+                    _mm_unpackhi_epi32(rows[0], rows[1]),
+                    _mm_unpackhi_epi32(rows[2], rows[3]),
+                ];
                 let columns = [
                     _mm_unpacklo_epi64(low[0], low[1]),
                     _mm_unpackhi_epi64(low[0], low[1]),

@@ -1,5 +1,6 @@
 //! Loads and stores, each checked against its object.
 
+use super::gather::four_words;
 use super::mask::Mask;
 use super::objects::{Object, split};
 use super::{Outcome, Value, Worker, raise, read, splat, write};
@@ -273,7 +274,20 @@ impl<'d> Worker<'d> {
                                 .offset(-(last.min(0) as isize))
                         };
                         let live = self.lanes.live;
-                        for (k, &out) in access.values.iter().enumerate() {
+                        let quads = if size == 4 && stride != 4 {
+                            access.values.len() / 4
+                        } else {
+                            0
+                        };
+                        for quad in 0..quads {
+                            let to = self.four(access, quad);
+                            // SAFETY: as above; the registers have room for all lanes.
+                            unsafe {
+                                let from = from.add(16 * quad);
+                                four_words(to, live, |lane| from.offset(lane as isize * stride as isize));
+                            }
+                        }
+                        for (k, &out) in access.values.iter().enumerate().skip(4 * quads) {
                             let (_, to) = self.dst(out);
                             // SAFETY: as above; the register has room for all lanes.
                             unsafe {
@@ -369,20 +383,29 @@ impl<'d> Worker<'d> {
     fn one_object(&mut self, pointers: *const u64, access: &Access, bytes: u64, write: bool) -> Option<*mut u8> {
         // SAFETY: the register holds a pointer for each lane.
         let pointers = unsafe { std::slice::from_raw_parts(pointers, self.lanes.live) };
-        let (mut low, mut high, mut bits) = (u64::MAX, 0u64, 0u64);
+        let number = pointers.first()? >> 48;
+        let object = self.object(number as usize)?;
+        let limit = object.length.checked_sub(bytes)?;
+        // Offsets from the object's start, and the room after each: neither may have a high bit.
+        let start = number << 48;
+        let (mut offsets, mut rooms) = (0u64, 0u64);
         for &pointer in pointers {
-            low = low.min(pointer);
-            high = high.max(pointer);
-            bits |= pointer;
+            let offset = pointer.wrapping_sub(start);
+            offsets |= offset;
+            rooms |= limit.wrapping_sub(offset);
         }
-        if low >> 48 != high >> 48 || (access.align > 1 && !bits.is_multiple_of(u64::from(access.align))) {
+        let aligned = access.align <= 1 || offsets.is_multiple_of(u64::from(access.align));
+        if offsets >> 47 != 0 || rooms >> 63 != 0 || !aligned {
             return None;
         }
-        self.address(high, bytes, write)?;
-        // A negative offset of the lowest has a high bit that makes it the highest, which was refused.
-        self.address(low, bytes, write)?;
-        let object = self.object((low >> 48) as usize)?;
+        // Kind of object and right to write.
+        self.address(start, bytes, write)?;
         Some(object.ptr)
+    }
+
+    /// The registers of values 4·quad to 4·quad + 3 of a load.
+    fn four(&mut self, access: &Access, quad: usize) -> [*mut u32; 4] {
+        std::array::from_fn(|k| self.dst(access.values[4 * quad + k]).1.cast())
     }
 
     /// A load with a pointer for each lane.
@@ -399,7 +422,16 @@ impl<'d> Worker<'d> {
                 let pointer = unsafe { *pointers };
                 self.note(pointer, live as u64 * bytes, false);
             }
-            for (k, &out) in access.values.iter().enumerate() {
+            let quads = if size == 4 { access.values.len() / 4 } else { 0 };
+            for quad in 0..quads {
+                let to = self.four(access, quad);
+                // SAFETY: every lane's access is inside the object, there is a pointer for each lane, and the registers have room.
+                unsafe {
+                    let start = start.add(16 * quad);
+                    four_words(to, live, |lane| start.add((*pointers.add(lane) & LOW) as usize));
+                }
+            }
+            for (k, &out) in access.values.iter().enumerate().skip(4 * quads) {
                 let (_, to) = self.dst(out);
                 macro_rules! gather {
                     ($t:ty) => {

@@ -6,6 +6,7 @@ mod atomic;
 mod convolution;
 mod coop;
 mod coop_io;
+mod gather;
 mod joined;
 mod mask;
 mod matmul;
@@ -31,6 +32,7 @@ use self::mask::{AFTER_IF, AFTER_LOOP, BROKEN, CONTINUED, Frame, LIVE, Mask, SID
 use self::objects::Object;
 use crate::compile::program::{Block, Comparison, Inst, Place, Program, Reg};
 use crate::fault::FaultKind;
+use crate::lanes::dot::{MAX_TERMS, Term};
 use crate::lanes::{CHUNK, Src};
 use crate::launch::Traffic;
 
@@ -370,6 +372,25 @@ impl<'d> Worker<'d> {
                 let (chunks, out) = self.place_to(*out);
                 // SAFETY: as above.
                 unsafe { f(chunks, out, a, b, c) }
+            }
+            Inst::Dot { f, out, sum, terms } => {
+                let sum = self.src(*sum);
+                let mut steps = [const { std::mem::MaybeUninit::uninit() }; MAX_TERMS];
+                for (step, term) in steps.iter_mut().zip(terms) {
+                    let (word, x) = (self.src(term.word), self.src(term.x));
+                    step.write(Term {
+                        word,
+                        x,
+                        shift: term.shift,
+                        mask: term.mask,
+                    });
+                }
+                let (chunks, out) = self.dst(*out);
+                // SAFETY: as above; as many steps were written as there are terms, of which the compiler makes no more than fit.
+                unsafe {
+                    let steps = std::slice::from_raw_parts(steps.as_ptr().cast::<Term>(), terms.len().min(MAX_TERMS));
+                    f(chunks, out, sum, steps)
+                }
             }
             Inst::Affine {
                 kind,

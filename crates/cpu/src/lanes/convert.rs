@@ -414,15 +414,10 @@ pub(crate) fn spread(size: u8, isa: Isa) -> SpreadFn {
     }
 }
 
-macro_rules! decoders {
+macro_rules! encoders {
     ($($name:ident = $format:ident),*) => {
         $(
             struct $name;
-            impl Un<u8> for $name {
-                type Out = f32;
-                #[inline(always)]
-                fn apply(a: u8) -> f32 { ElementFormat::$format.decode_f32(u64::from(a)) }
-            }
             impl Un<f32> for $name {
                 type Out = u8;
                 #[inline(always)]
@@ -436,13 +431,6 @@ macro_rules! decoders {
                 fn apply(a: f32) -> u8 { ElementFormat::$format.encode_with(f64::from(a), anymetal_formats::Saturation::Clamp) as u8 }
             }
         )*
-        /// The loop that decodes codes of a format to `f32`.
-        pub(crate) fn decode(format: ElementFormat) -> Option<Fn1> {
-            match format {
-                $(ElementFormat::$format => Some(plain_un::<u8, $name>()),)*
-                _ => None,
-            }
-        }
         /// The loop that encodes `f32` to codes of a format.
         pub(crate) fn encode(format: ElementFormat, saturate: bool) -> Option<Fn1> {
             match format {
@@ -457,7 +445,7 @@ macro_rules! decoders {
     };
 }
 
-decoders!(
+encoders!(
     Int4B = Int4B,
     UInt4B = UInt4B,
     Int2B = Int2B,

@@ -25,16 +25,13 @@ pub(crate) type DotFn = unsafe fn(usize, *mut u8, Src, &[Term]);
 
 /// The loop for an instruction set.
 pub(crate) fn dot(isa: Isa) -> DotFn {
-    #[cfg(target_arch = "x86_64")]
-    if isa != Isa::Portable {
-        return if is_x86_feature_detected!("avx512f") {
-            x86::dot_avx512
-        } else {
-            x86::dot_avx2
-        };
+    match isa {
+        Isa::Portable => dot_portable,
+        #[cfg(target_arch = "x86_64")]
+        Isa::Avx2 => x86::dot_avx2,
+        #[cfg(target_arch = "x86_64")]
+        Isa::Avx512 => x86::dot_avx512,
     }
-    let _ = isa;
-    dot_portable
 }
 
 // SAFETY (of all): as for the loops of [`super`]: sources hold `chunks` chunks, or one if their step is zero or `chunks` is.
@@ -74,7 +71,10 @@ mod x86 {
                 for term in terms {
                     let words = term.word.ptr.add(c * term.word.step).cast::<u32>();
                     let x = term.x.ptr.add(c * term.x.step).cast::<f32>();
-                    let (shift, mask) = (_mm_cvtsi32_si128(term.shift as i32), _mm256_set1_epi32(term.mask as i32));
+                    let (shift, mask) = (
+                        _mm_cvtsi32_si128(term.shift as i32),
+                        _mm256_set1_epi32(term.mask as i32),
+                    );
                     for (v, sum) in sums.iter_mut().enumerate() {
                         let word = _mm256_loadu_si256(words.add(8 * v).cast());
                         let code = _mm256_cvtepi32_ps(_mm256_and_si256(_mm256_srl_epi32(word, shift), mask));
@@ -97,7 +97,10 @@ mod x86 {
             let start = |src: Src, v: usize| src.ptr.add((at + v / 2) * src.step).add(64 * (v % 2));
             let mut sums: [__m512; VECTORS] = std::array::from_fn(|v| _mm512_loadu_ps(start(sum, v).cast()));
             for term in terms {
-                let (shift, mask) = (_mm_cvtsi32_si128(term.shift as i32), _mm512_set1_epi32(term.mask as i32));
+                let (shift, mask) = (
+                    _mm_cvtsi32_si128(term.shift as i32),
+                    _mm512_set1_epi32(term.mask as i32),
+                );
                 for (v, sum) in sums.iter_mut().enumerate() {
                     let word = _mm512_loadu_si512(start(term.word, v).cast());
                     let code = _mm512_cvtepi32_ps(_mm512_and_si512(_mm512_srl_epi32(word, shift), mask));
@@ -138,7 +141,9 @@ mod tests {
         const CHUNKS: usize = 7;
         let mut state = 1u64;
         let mut next = || {
-            state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
+            state = state
+                .wrapping_mul(0x5851_f42d_4c95_7f2d)
+                .wrapping_add(0x1405_7b7e_f767_814f);
             (state >> 32) as u32
         };
         let words: Vec<u32> = (0..CHUNKS * CHUNK).map(|_| next()).collect();
@@ -169,7 +174,14 @@ mod tests {
                 let lanes = chunks.max(1) * CHUNK;
                 let mut out = vec![0f32; lanes];
                 // SAFETY: all sources have `CHUNKS` chunks.
-                unsafe { f(chunks, out.as_mut_ptr().cast(), src(first.as_ptr().cast(), whole), &terms) };
+                unsafe {
+                    f(
+                        chunks,
+                        out.as_mut_ptr().cast(),
+                        src(first.as_ptr().cast(), whole),
+                        &terms,
+                    )
+                };
                 for lane in 0..lanes {
                     let want = terms.iter().fold(first[lane], |sum, term| {
                         let at = |step| if step == 0 { lane % CHUNK } else { lane };

@@ -10,6 +10,8 @@
 //! never overlaps an input otherwise.
 
 pub(crate) mod convert;
+pub(crate) mod decode;
+pub(crate) mod dot;
 pub(crate) mod float;
 pub(crate) mod int;
 pub(crate) mod scalar;
