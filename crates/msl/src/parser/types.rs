@@ -345,7 +345,7 @@ impl Parser<'_> {
     /// Is this the name of a constructor: `X(` inside `X`, or `X::X(` and `X<T>::X(` outside?
     fn at_constructor_name(&mut self, context: Context) -> bool {
         if context == Context::Record {
-            if !self.pending_name().is_some_and(|n| self.peek().ident() == Some(&n)) {
+            if self.pending_name().is_none_or(|n| self.peek().ident() != Some(&n)) {
                 return false;
             }
             if self.nth_is(1, Punct::Lt) {

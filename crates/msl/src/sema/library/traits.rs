@@ -171,8 +171,8 @@ fn user_limits(sema: &mut Sema<'_>, ty: &QualType, span: Span) -> Res<Option<Qua
     let Entity::Type(own) = entity else { return Ok(None) };
     let Type::Record(record) = own.ty else { return Ok(None) };
     sema.complete_record(record)?;
-    let empty = sema.records[record.index()].names.is_empty();
-    Ok((!empty).then_some(own))
+    let specialised = sema.records[record.index()].decl.spec_args.is_some();
+    Ok(specialised.then_some(own))
 }
 
 fn no_limits(sema: &mut Sema<'_>, ty: &QualType, span: Span) -> Res<QualType> {
