@@ -11,8 +11,8 @@ use crate::fault::{AccessKind, FaultKind};
 use crate::lanes::scalar::{Bf16, F16, Float};
 use crate::tile::model;
 use crate::tile::{
-    Accumulation, AccumulatorMut, OperandView, PackedLeft, PackedRight, Product, ScaleView, TileError, TilePath,
-    multiply, multiply_view, vector,
+    Accumulation, AccumulatorMut, FewLeft, FewProduct, OperandView, PackedLeft, PackedRight, Product, ScaleView,
+    TileError, TilePath, multiply, multiply_few, multiply_view, vector,
 };
 
 /// Memory that products reuse.
@@ -290,7 +290,11 @@ impl<'d> Worker<'d> {
             Err(error) => return refused(error),
         };
         // A few rows are multiplied with the right operand as it lies.
-        let few = left.valid().0 <= FEW_ROWS && product.accumulation == Accumulation::F32;
+        let sums_are_f32 = product.accumulation == Accumulation::F32;
+        let few_way = sums_are_f32
+            .then(|| FewProduct::choose(path, &left_view, &right_view))
+            .flatten();
+        let few = sums_are_f32 && (few_way.is_some() || left.valid().0 <= FEW_ROWS);
         let scratch = &mut self.tile_scratch;
         let buffers = &mut self.matmul_buffer;
         let shared = |source: &Source, share: bool| {
@@ -332,8 +336,28 @@ impl<'d> Worker<'d> {
                 packed
             })
         });
-        let mut product_into =
-            |sums: AccumulatorMut<'_>, stride: usize, accumulate: bool| match (left_panel, right_panel) {
+        // The rows of a few go with every threadgroup's columns.
+        let few_cell = match few_way {
+            Some(way) if left.in_memory && share[0] && !self.shared.aliased => {
+                let bytes = left.rows * left.columns * 4;
+                let key = (left.key(product), way);
+                self.shared.panels.few(key, bytes).map(|cell| (way, cell))
+            }
+            _ => None,
+        };
+        let few_left: Option<(&FewProduct, &FewLeft)> = few_cell.as_ref().map(|(way, cell)| {
+            let packed = cell.get_or_init(|| {
+                let mut packed = FewLeft::default();
+                packed.pack(way, &left_view, scratch);
+                packed
+            });
+            (way, packed)
+        });
+        let mut product_into = |mut sums: AccumulatorMut<'_>, stride: usize, accumulate: bool| {
+            if let (Some((way, packed)), AccumulatorMut::F32(sums)) = (few_left, &mut sums) {
+                return multiply_few(scratch, way, packed, &left_view, &right_view, sums, stride, accumulate);
+            }
+            match (left_panel, right_panel) {
                 (Some(left), Some(right)) => multiply(left, right, sums, stride, accumulate),
                 (None, Some(right)) => multiply_view(scratch, &product, &left_view, right, sums, stride, accumulate),
                 _ => crate::tile::matmul(
@@ -346,7 +370,8 @@ impl<'d> Worker<'d> {
                     stride,
                     accumulate,
                 ),
-            };
+            }
+        };
         let accumulate = descriptor.accumulate;
         // Block scales can take elements out of the range of f32 whose products are in it.
         let scaled = left.region.scales.is_some() || right.region.scales.is_some();

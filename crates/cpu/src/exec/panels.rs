@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 use anymetal_formats::ElementFormat;
 
-use crate::tile::{PackedLeft, PackedRight, Product};
+use crate::tile::{FewLeft, FewProduct, PackedLeft, PackedRight, Product};
 
 /// Bytes of packed operands that a dispatch keeps at most.
 const CACHE_BYTES: usize = 256 << 20;
@@ -68,14 +68,15 @@ impl Hasher for KeyHasher {
 /// A packed operand, once a worker has packed it.
 pub(super) type Panel<T> = Arc<OnceLock<T>>;
 
-type Panels<T> = HashMap<PanelKey, Panel<T>, BuildHasherDefault<KeyHasher>>;
+type Panels<K, T> = HashMap<K, Panel<T>, BuildHasherDefault<KeyHasher>>;
 
 /// Packed operands of a dispatch, for all workers. On cache lines of its own: what lies beside it is read by everyone.
 #[derive(Default)]
 #[repr(align(128))]
 pub(crate) struct PanelCache {
-    left: Mutex<Panels<PackedLeft>>,
-    right: Mutex<Panels<PackedRight>>,
+    left: Mutex<Panels<PanelKey, PackedLeft>>,
+    right: Mutex<Panels<PanelKey, PackedRight>>,
+    few: Mutex<Panels<(PanelKey, FewProduct), FewLeft>>,
     bytes: AtomicUsize,
 }
 
@@ -121,7 +122,12 @@ impl PanelCache {
         self.cell(&self.right, key, bytes)
     }
 
-    fn cell<T>(&self, panels: &Mutex<Panels<T>>, key: PanelKey, bytes: usize) -> Option<Panel<T>> {
+    /// The cell of the left operand of a product of few rows, likewise.
+    pub(super) fn few(&self, key: (PanelKey, FewProduct), bytes: usize) -> Option<Panel<FewLeft>> {
+        self.cell(&self.few, key, bytes)
+    }
+
+    fn cell<K: Eq + Hash, T>(&self, panels: &Mutex<Panels<K, T>>, key: K, bytes: usize) -> Option<Panel<T>> {
         let mut panels = lock(panels);
         if let Some(panel) = panels.get(&key) {
             return Some(panel.clone());
@@ -197,7 +203,7 @@ pub(super) fn fresh<T: Reusable>(bytes: usize) -> T {
     }
 }
 
-fn give_back<T: Reusable>(spare: &Mutex<Vec<T>>, panels: &mut Mutex<Panels<T>>) {
+fn give_back<T: Reusable>(spare: &Mutex<Vec<T>>, panels: &mut Mutex<Panels<PanelKey, T>>) {
     let panels = panels.get_mut().unwrap_or_else(|e| e.into_inner());
     let mut spare = lock(spare);
     for (_, panel) in panels.drain() {

@@ -20,6 +20,7 @@
 //!   operands, so zeros outside never meet an infinity.
 
 mod buffer;
+mod few;
 mod kernel;
 mod kind;
 pub(crate) mod model;
@@ -35,6 +36,7 @@ mod tests;
 
 use anymetal_formats::ElementFormat;
 
+pub use few::{FewLeft, FewProduct, multiply_few};
 pub use kind::{Accumulation, Lane, Product};
 pub use pack::{PackedLeft, PackedRight};
 pub use path::{PATH_VARIABLE, TilePath, available_paths};

@@ -256,7 +256,7 @@ impl PackedRight {
             let count = blocking.elements().min(view.valid_rows - k0);
             let filled = count.div_ceil(blocking.group).next_multiple_of(blocking.granule);
             // Panels taken together: what a row of the source gives them is read at once.
-            let together = (128 / width).max(1);
+            let together = (256 / width).max(1);
             for first in (0..panels).step_by(together) {
                 let part = Part {
                     row: k0,

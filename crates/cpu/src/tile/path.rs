@@ -110,6 +110,14 @@ pub(crate) fn has_int8_dots() -> bool {
     false
 }
 
+/// True where the AVX-512 paths have what products of few rows take: dot products of bf16 pairs and byte permutations.
+pub(crate) fn has_few_rows() -> bool {
+    #[cfg(target_arch = "x86_64")]
+    return has_bf16_dots() && is_x86_feature_detected!("avx512vbmi");
+    #[cfg(not(target_arch = "x86_64"))]
+    false
+}
+
 /// The paths that this machine has, plainest first; never empty.
 pub fn available_paths() -> &'static [TilePath] {
     &detected().available

@@ -5,6 +5,7 @@ use std::ops::Range;
 use anymetal_formats::ElementFormat;
 
 use super::buffer::AlignedBuffer;
+use super::few::{FewLeft, FewProduct, matmul_few};
 use super::kernel::{Dots, Ops, Strip, ops};
 use super::kind::{Accumulation, Blocking, Lane, Product, panel_width};
 use super::pack::{LeftLayout, PackedLeft, PackedRight, RightLayout};
@@ -17,6 +18,8 @@ use super::{TileError, TilePath};
 pub struct Scratch {
     left: PackedLeft,
     right: PackedRight,
+    /// The left operand of a product of few rows.
+    pub(super) few: FewLeft,
     /// One row, or a few, before they take their final form.
     pub(super) row: AlignedBuffer,
     /// A panel before it is transposed or interleaved.
@@ -511,6 +514,9 @@ pub fn matmul<'a>(
     let product = Product::choose(path, left.kind(), right.kind(), relaxed)?;
     let sums = sums.into();
     if product.accumulation == Accumulation::F32 {
+        if let Some(few) = FewProduct::choose(path, left, right) {
+            return matmul_few(scratch, &few, left, right, sums, stride, accumulate);
+        }
         let dense = has_dense_rows(right) || right.row_stride == 1;
         if left.valid_rows <= SKINNY_ROWS && dense {
             return skinny(scratch, path, left, right, sums, stride, accumulate);
@@ -588,6 +594,59 @@ fn direct_left(product: &Product, left: &OperandView<'_>) -> Option<LeftLayout> 
         block_stride: (blocking.elements() * 4) as isize,
         plane_stride: 0,
     })
+}
+
+/// As [`prepare`] for a product of few rows over some K.
+pub(super) fn prepare_few(
+    sums: &mut [f32],
+    left: &OperandView<'_>,
+    right: &OperandView<'_>,
+    k: usize,
+    stride: usize,
+    accumulate: bool,
+) -> Result<(), TileError> {
+    let span = Span {
+        rows: 0..left.valid_rows,
+        cols: 0..right.valid_cols,
+        k,
+        blocking: Blocking::new(left.cols, TilePath::Portable, Lane::F32),
+    };
+    prepare(sums, (left.rows, right.cols), &span, stride, accumulate).map(|_| ())
+}
+
+/// [`skinny`] for some of the columns: the others' sums stay as they are.
+pub(super) fn skinny_columns(
+    scratch: &mut Scratch,
+    path: TilePath,
+    left: &OperandView<'_>,
+    right: &OperandView<'_>,
+    sums: &mut [f32],
+    stride: usize,
+    accumulate: bool,
+    columns: Range<usize>,
+) -> Result<(), TileError> {
+    if columns == (0..right.valid_cols) {
+        return skinny(scratch, path, left, right, sums.into(), stride, accumulate);
+    }
+    let mut part = *right;
+    part.origin = right.index(0, columns.start);
+    part.cols = columns.len();
+    part.valid_cols = columns.len();
+    part.scales = right.scales.map(|scales| {
+        let col = scales.col_phase + columns.start;
+        scales.phase(scales.row_phase, col)
+    });
+    let mut left = *left;
+    left.rows = left.valid_rows;
+    skinny(
+        scratch,
+        path,
+        &left,
+        &part,
+        (&mut sums[columns.start..]).into(),
+        stride,
+        accumulate,
+    )
 }
 
 /// A product with few rows: the right operand is read once, as it lies.

@@ -72,6 +72,8 @@ struct Matrix {
     origin: i64,
     /// Rows and columns of a scale block, and the phase along K.
     scales: Option<((usize, usize), (usize, usize))>,
+    /// The codes of a column lie together, not those of a row.
+    scales_by_columns: bool,
 }
 
 impl Matrix {
@@ -144,6 +146,7 @@ impl Matrix {
             strides,
             origin,
             scales: None,
+            scales_by_columns: false,
         }
     }
 
@@ -158,6 +161,13 @@ impl Matrix {
         self
     }
 
+    fn scale_strides(&self) -> (i64, i64) {
+        match self.scales_by_columns {
+            true => (1, self.rows as i64 + 64),
+            false => (self.cols as i64 + 64, 1),
+        }
+    }
+
     fn view(&self) -> OperandView<'_> {
         // SAFETY: the bytes and codes were made to hold every valid element.
         unsafe {
@@ -166,9 +176,8 @@ impl Matrix {
                 .valid(self.valid.0, self.valid.1);
             match self.scales {
                 None => view,
-                Some((block, phase)) => view.scales(
-                    ScaleView::new(self.codes.as_ptr(), block, (self.cols as i64 + 64, 1)).phase(phase.0, phase.1),
-                ),
+                Some((block, phase)) => view
+                    .scales(ScaleView::new(self.codes.as_ptr(), block, self.scale_strides()).phase(phase.0, phase.1)),
             }
         }
     }
@@ -184,7 +193,8 @@ impl Matrix {
         match self.scales {
             None => value,
             Some(((rb, cb), (rp, cp))) => {
-                let at = (r + rp) / rb * (self.cols + 64) + (c + cp) / cb;
+                let strides = self.scale_strides();
+                let at = (r + rp) / rb * strides.0 as usize + (c + cp) / cb * strides.1 as usize;
                 // What a float holds: a scaled value past its range overflows.
                 f64::from((value * Fp8UE8M0.decode(self.codes[at].into())) as f32)
             }
@@ -479,6 +489,71 @@ fn block_scales() {
                 _ => codes(random),
             });
             check(&a, &b, false, &format!("scaled, round {round}"));
+        }
+    }
+}
+
+/// Columns that are read where they lie, with block scales from a whole block on, ends inside of blocks and bytes, and codes
+/// that only the general product multiplies.
+#[test]
+fn few_rows_by_quantised_columns() {
+    let mut random = Random(47);
+    for (left, right) in [
+        (F16, Int4B),
+        (BF16, UInt4B),
+        (F16, Int2B),
+        (F16, Fp4E2M1),
+        (F16, Fp8E4M3),
+        (F16, Fp8E5M2),
+        (BF16, Fp8E5M2),
+        (BF16, Fp4E2M1),
+    ] {
+        for round in 0..20 {
+            let m = if round % 3 == 0 { 1 } else { 1 + random.below(18) };
+            let (n, k) = (3 + random.below(23), 1 + random.below(600));
+            let spread = [Spread::Normal, Spread::Special, Spread::Tiny, Spread::Normal][round % 4];
+            let cut = |full: usize, by: usize| full - full.min(by * (round % 2));
+            let a = Matrix::new(&mut random, left, (m, k), (m, cut(k, 3)), Lie::Rows, spread);
+            let per_byte = right.elements_per_byte();
+            let lie = if round % 2 == 0 {
+                Lie::Columns
+            } else {
+                Lie::PaddedColumns
+            };
+            let k = if k.is_multiple_of(per_byte) {
+                k
+            } else {
+                k + per_byte - k % per_byte
+            };
+            let a = Matrix { cols: k, ..a };
+            let mut b = Matrix::new(&mut random, right, (k, n), (cut(k, 5), cut(n, 1)), lie, spread);
+            if lie == Lie::PaddedColumns {
+                b.strides.1 = (k - k % per_byte) as i64;
+            }
+            b.origin -= b.origin % per_byte as i64;
+            let choice = FewProduct::choose(TilePath::Avx512, &a.view(), &b.view());
+            assert!(choice.is_some() || !path::has_few_rows(), "{left} {right} {lie:?}");
+            check(&a, &b, false, &format!("few rows, {lie:?} {spread:?}"));
+            // Scales along K, the operand's first row at the start of a block.
+            let codes = |random: &mut Random| match round {
+                5 => random.below(256) as u8,
+                6 | 7 if random.below(40) == 0 => [0, 1, 240, 255][random.below(4)],
+                _ => 117 + random.below(20) as u8,
+            };
+            b = b.with_scales(&mut random, true, codes);
+            b.scales = Some(((32, 1), (32 * random.below(2), 0)));
+            b.scales_by_columns = true;
+            let choice = FewProduct::choose(TilePath::Avx512, &a.view(), &b.view());
+            assert!(
+                choice.is_some() || !path::has_few_rows(),
+                "{left} {right} {lie:?} scaled"
+            );
+            check(
+                &a,
+                &b,
+                false,
+                &format!("few rows scaled, {lie:?} {spread:?}, round {round}"),
+            );
         }
     }
 }

@@ -42,6 +42,7 @@ pub(super) const OPS_TABLE: Ops = Ops {
     strip_f32,
     strip_i16,
     dots_of_groups: None,
+    few: None,
 };
 
 /// Columns of a right panel.

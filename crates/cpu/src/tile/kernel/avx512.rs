@@ -1,16 +1,20 @@
-//! AVX-512: 16 numbers a vector, a micro-kernel of 6 rows × 64 columns (24 of the 32 registers hold sums). What only moves
-//! or converts data stays with AVX2: it waits for memory anyway.
+//! AVX-512: 16 numbers a vector, a micro-kernel of 6 rows × 64 columns (24 of the 32 registers hold sums). Most of what
+//! only moves or converts data stays with AVX2: it waits for memory anyway.
 
 use std::arch::x86_64::*;
 
-use super::{Ops, Terms, avx2, avx512_dot, portable};
+use super::{Ops, Terms, avx2, avx512_dot, avx512_few, avx512_pack, portable};
 
 pub(super) static OPS: Ops = Ops {
+    copy_bf16: avx512_pack::copy_bf16,
+    interleave2: avx512_pack::interleave2,
+    interleave4: avx512_pack::interleave4,
     strip_rows: 6,
     strip_f32,
     strip_i16,
     round_bf16,
     dots_of_groups: Some(avx512_dot::DOTS),
+    few: Some(avx512_few::FEW),
     ..avx2::OPS_TABLE
 };
 

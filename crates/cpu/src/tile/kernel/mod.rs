@@ -13,10 +13,15 @@ mod avx2;
 mod avx512;
 #[cfg(target_arch = "x86_64")]
 mod avx512_dot;
+#[cfg(target_arch = "x86_64")]
+mod avx512_few;
+#[cfg(target_arch = "x86_64")]
+mod avx512_pack;
 
 use anymetal_formats::ElementFormat;
 
 use super::TilePath;
+use super::few::{Columns, FewTable};
 
 /// Elements of `src` to `f32`: (source bytes, elements, destination).
 pub(crate) type Widen = unsafe fn(*const u8, usize, *mut f32);
@@ -45,6 +50,18 @@ impl Terms {
         most: 0,
         rest: 0,
     };
+
+    /// From the smallest non-zero magnitude's bits as bf16, minus one, and the largest one's.
+    pub fn of_bf16(least: u16, most: u16) -> Terms {
+        Terms {
+            least: match least {
+                u16::MAX => u32::MAX,
+                least => (u32::from(least + 1) << 16) - 1,
+            },
+            most: u32::from(most) << 16,
+            rest: 0,
+        }
+    }
 
     pub fn merge(self, other: Terms) -> Terms {
         Terms {
@@ -144,6 +161,8 @@ pub(crate) struct Ops {
     /// Dot products of groups, for the lanes that need instructions of their own; the caller asks the path whether the
     /// machine has them.
     pub dots_of_groups: Option<Dots>,
+    /// Products of few rows by quantised columns; the caller asks [`has_few_rows`](super::path::has_few_rows).
+    pub few: Option<FewKernels>,
 }
 
 /// A [`Strip`] of 8-bit integers whose sums start from given numbers, one for each column of the panel.
@@ -163,6 +182,46 @@ pub(crate) struct Dots {
     pub signed_by_unsigned: StripFrom,
     /// Sums of a panel's columns times a factor: (panel, groups, signed, factor, sums).
     pub column_sums: unsafe fn(*const u8, usize, bool, i32, &mut [i32; 64]),
+}
+
+/// Few rows by quantised columns.
+pub(crate) struct FewJob<'a> {
+    /// The left operand's vectors for the first row.
+    pub left: *const u8,
+    /// Rows that the left operand was packed for.
+    pub left_rows: usize,
+    /// Rows to multiply: 1 … [`FewKernels::rows`].
+    pub rows: usize,
+    pub planes: usize,
+    pub table: &'static FewTable,
+    pub right: Columns,
+    pub sums: &'a mut [f32],
+    pub stride: usize,
+    pub accumulate: bool,
+}
+
+impl FewJob<'_> {
+    /// Takes a sum in.
+    #[inline(always)]
+    pub fn put(&mut self, row: usize, column: usize, sum: f32) {
+        let place = &mut self.sums[row * self.stride + column];
+        *place = if self.accumulate { *place + sum } else { sum };
+    }
+}
+
+/// Kernels for few rows, one for each width of codes.
+///
+/// # Safety
+/// The machine must have the instructions, the left operand must be packed for the width, rows and planes, and the columns
+/// must be readable.
+pub(crate) struct FewKernels {
+    pub two_bits: unsafe fn(&mut FewJob<'_>),
+    pub four_bits: unsafe fn(&mut FewJob<'_>),
+    pub fp8: unsafe fn(&mut FewJob<'_>),
+    /// Rows that a kernel takes at most.
+    pub rows: usize,
+    /// Whether one of so many scale codes is 0 or more than 238.
+    pub extreme_codes: unsafe fn(*const u8, usize) -> bool,
 }
 
 /// The table of a path. The caller has checked that the machine has it.

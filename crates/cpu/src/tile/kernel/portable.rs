@@ -35,6 +35,7 @@ pub(super) static OPS: Ops = Ops {
     strip_f32,
     strip_i16,
     dots_of_groups: None,
+    few: None,
 };
 
 /// Rows and columns of the portable micro-kernel.
@@ -205,14 +206,7 @@ pub(super) unsafe fn copy_bf16(src: *const u8, n: usize, dst: *mut u8) -> Terms 
             dst.add(i).write_unaligned(x);
         }
     }
-    Terms {
-        least: match least {
-            u16::MAX => u32::MAX,
-            least => (u32::from(least + 1) << 16) - 1,
-        },
-        most: u32::from(most) << 16,
-        rest: 0,
-    }
+    Terms::of_bf16(least, most)
 }
 
 pub(super) unsafe fn transpose(

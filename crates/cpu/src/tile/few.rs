@@ -1,0 +1,430 @@
+//! Products of a few rows by quantised columns, which are read where they lie: what a layer with quantised weights does for one
+//! token. Such a product waits for memory, so its right operand is not packed; codes are decoded on the way into the
+//! multiplication.
+//!
+//! The left operand is packed once: split into one bf16 term (`bfloat`) or two (`half`), in the order in which codes come out
+//! of a column's bytes. Decoded codes are exact in bf16 and every sum is `f32`, one for each 32 elements along K at least,
+//! multiplied by the block scale and added up in `f32`.
+//!
+//! What these kernels cannot do exactly is left to the general ones, column by column: scale codes 0, 239 … 255 (a scaled
+//! element could be subnormal, infinite or NaN as `f32`), and infinite E5M2 elements beside a two-term left operand.
+
+use anymetal_formats::ElementFormat;
+
+use super::buffer::AlignedBuffer;
+use super::kernel::{FewJob, FewKernels, Terms, ops};
+use super::path::has_few_rows;
+use super::product::{Scratch, prepare_few, skinny_columns};
+use super::view::OperandView;
+use super::widen::{Part, has_dense_rows, stage_f32};
+use super::{AccumulatorMut, TileError, TilePath};
+
+/// Rows up to which a product is one of few rows.
+pub const FEW_ROWS: usize = 32;
+
+/// How codes come out of a column's bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+enum Order {
+    /// 64 bytes as 32 words of `16 / bits` codes: one vector of each word's first codes, one of the second ones, and so on.
+    Words { bits: usize },
+    /// 64 bytes, the lower and the upper 8 of each 16 apart.
+    Halves,
+}
+
+impl Order {
+    /// Elements in 64 bytes.
+    fn chunk(self) -> usize {
+        match self {
+            Order::Words { bits } => 512 / bits,
+            Order::Halves => 64,
+        }
+    }
+}
+
+/// Lays terms out as vectors of 32: place `i` of the `v`-th vector of each chunk takes the chunk's element `from(v, i)`. What is
+/// past the last term is zero already.
+///
+/// # Safety
+/// Every vector that `at` gives must be writable.
+#[inline(always)]
+unsafe fn lay_out(terms: &[u16], at: impl Fn(usize) -> *mut u16, from: impl Fn(usize, usize) -> usize, vectors: usize) {
+    for (q, terms) in terms.chunks(32 * vectors).enumerate() {
+        for v in 0..vectors {
+            // SAFETY: the caller's contract.
+            let vector = unsafe { std::slice::from_raw_parts_mut(at(q * vectors + v), 32) };
+            if terms.len() == 32 * vectors {
+                vector
+                    .iter_mut()
+                    .enumerate()
+                    .for_each(|(i, to)| *to = terms[from(v, i)]);
+            } else {
+                for (i, to) in vector.iter_mut().enumerate() {
+                    *to = terms.get(from(v, i)).copied().unwrap_or(0);
+                }
+            }
+        }
+    }
+}
+
+/// A way to multiply few rows, chosen from path and formats. A packed left operand serves every product with an equal way.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct FewProduct {
+    path: TilePath,
+    order: Order,
+    planes: usize,
+}
+
+impl FewProduct {
+    /// The way for these operands, or `None` where the general product does as well or has to do it: more than [`FEW_ROWS`]
+    /// rows, other formats, columns that do not lie without gaps, block scales that are not Metal's.
+    pub fn choose(path: TilePath, left: &OperandView<'_>, right: &OperandView<'_>) -> Option<FewProduct> {
+        use ElementFormat::*;
+        let order = match right.format {
+            Int4B | UInt4B | Fp4E2M1 => Order::Words { bits: 4 },
+            Int2B | UInt2B => Order::Words { bits: 2 },
+            Fp8E4M3 | Fp8E5M2 => Order::Halves,
+            _ => return None,
+        };
+        let planes = match left.format {
+            F16 => 2,
+            BF16 => 1,
+            _ => return None,
+        };
+        let per_byte = right.format.elements_per_byte() as i64;
+        let aligned = right.origin % per_byte == 0 && (right.col_stride % per_byte == 0 || right.valid_cols <= 1);
+        let scales_fit = right.scales.as_ref().is_none_or(|scales| {
+            (scales.row_block, scales.col_block, scales.row_stride) == (32, 1, 1) && scales.row_phase.is_multiple_of(32)
+        });
+        let fits = matches!(path, TilePath::Avx512 | TilePath::Amx)
+            && has_few_rows()
+            && (1..=FEW_ROWS).contains(&left.valid_rows)
+            && left.scales.is_none()
+            && !has_dense_rows(right)
+            && right.row_stride == 1
+            && aligned
+            && scales_fit;
+        fits.then_some(FewProduct { path, order, planes })
+    }
+}
+
+/// A left operand packed for products of few rows.
+#[derive(Debug, Default)]
+pub struct FewLeft {
+    product: Option<FewProduct>,
+    rows: usize,
+    k: usize,
+    terms: Option<Terms>,
+    buffer: AlignedBuffer,
+}
+
+impl FewLeft {
+    /// Packs an M × K operand: for each 64 bytes of a column, vector of codes and plane, the rows' bf16 terms.
+    pub fn pack(&mut self, product: &FewProduct, view: &OperandView<'_>, scratch: &mut Scratch) {
+        let (rows, k) = (view.valid_rows, view.valid_cols);
+        let (order, planes) = (product.order, product.planes);
+        let chunk = order.chunk();
+        let bytes = k.div_ceil(chunk) * chunk * 2 * planes * rows;
+        let base: *mut u16 = self.buffer.reserve(bytes).cast();
+        let ops = ops(product.path);
+        let mut found = Terms::NONE;
+        let mut high = vec![0u16; k];
+        let mut low = vec![0u16; if planes == 2 { k } else { 0 }];
+        // SAFETY: `bytes` bytes are writable; each row is staged for its K elements.
+        unsafe {
+            base.cast::<u8>().write_bytes(0, bytes);
+            let staged: *mut f32 = scratch.row.reserve(k * 4).cast();
+            for row in 0..rows {
+                let part = Part {
+                    row,
+                    col: 0,
+                    rows: 1,
+                    cols: k,
+                };
+                stage_f32(ops, view, part, staged, k, &mut scratch.flip);
+                let lower = match planes {
+                    2 => low.as_mut_ptr().cast(),
+                    _ => std::ptr::null_mut(),
+                };
+                found = found.merge((ops.terms)(staged, k, high.as_mut_ptr().cast(), lower));
+                for (p, terms) in [&high, &low].into_iter().take(planes).enumerate() {
+                    let at = |vector: usize| base.add(((vector * planes + p) * rows + row) * 32);
+                    match order {
+                        Order::Words { bits: 2 } => lay_out(terms, at, |vector, place| 8 * place + vector, 8),
+                        Order::Words { .. } => lay_out(terms, at, |vector, place| 4 * place + vector, 4),
+                        Order::Halves => lay_out(terms, at, |vector, place| place / 8 * 16 + vector * 8 + place % 8, 2),
+                    }
+                }
+            }
+        }
+        (self.rows, self.k) = (rows, k);
+        self.terms = Some(found);
+        self.product = Some(*product);
+    }
+
+    /// Bytes of memory held.
+    pub fn byte_size(&self) -> usize {
+        self.buffer.capacity()
+    }
+
+    /// True where the packed elements past a shorter K would leak into sums: an infinity meets a masked zero, or shares the
+    /// last byte of a column.
+    fn leaks(&self, k: usize, per_byte: usize) -> bool {
+        self.k > k && (!k.is_multiple_of(per_byte) || self.terms.is_none_or(|terms| terms.non_finite()))
+    }
+
+    /// The instructions flush subnormal numbers. Codes are at least 2^-16, so products of larger numbers than this stay above
+    /// 2^-102, and what is flushed below 2^-24 of the sum of magnitudes.
+    fn is_tiny(&self) -> bool {
+        self.terms.is_none_or(|terms| terms.least_exponent() < -86)
+    }
+}
+
+/// The columns of a right operand, in bytes.
+#[derive(Clone, Copy)]
+pub(crate) struct Columns {
+    first: *const u8,
+    /// From one column to the next.
+    pub stride: isize,
+    /// Columns.
+    pub count: usize,
+    /// Bytes of a column that hold valid elements.
+    pub bytes: usize,
+    /// The first column's first scale code, or null.
+    pub scales: *const u8,
+    scale_stride: isize,
+    /// Scale codes of a column.
+    blocks: usize,
+}
+
+impl Columns {
+    fn of(right: &OperandView<'_>, k: usize) -> Columns {
+        let bits = right.format.bits() as i64;
+        // Origin and stride are whole bytes: FewProduct::choose saw to it.
+        let first = right.data.wrapping_offset((right.origin * bits / 8) as isize);
+        let (scales, scale_stride) = match &right.scales {
+            None => (std::ptr::null(), 0),
+            Some(scales) => {
+                let start = (scales.row_phase / 32) as i64 + scales.col_phase as i64 * scales.col_stride;
+                (scales.data.wrapping_offset(start as isize), scales.col_stride as isize)
+            }
+        };
+        Columns {
+            first,
+            stride: (right.col_stride * bits / 8) as isize,
+            count: right.valid_cols,
+            bytes: right.format.bytes_for(k),
+            scales,
+            scale_stride,
+            blocks: k.div_ceil(32),
+        }
+    }
+
+    /// The first byte of a column.
+    #[inline(always)]
+    pub fn column(&self, c: usize) -> *const u8 {
+        self.first.wrapping_offset(c as isize * self.stride)
+    }
+
+    /// A column's scale codes from one on, and how many are left. There must be scales.
+    #[inline(always)]
+    pub fn codes(&self, c: usize, from: usize) -> (*const u8, usize) {
+        let codes = self.scales.wrapping_offset(c as isize * self.scale_stride);
+        (codes.wrapping_add(from), self.blocks - from)
+    }
+
+    /// # Safety
+    /// The column must be one of these.
+    unsafe fn all_bytes(&self, c: usize) -> &[u8] {
+        // SAFETY: the view's valid elements are readable.
+        unsafe { std::slice::from_raw_parts(self.column(c), self.bytes) }
+    }
+}
+
+/// A format's codes as bf16.
+#[repr(C, align(64))]
+pub(crate) struct FewTable {
+    /// Of 2 or 4 bits: the value of each code, repeated.
+    pub words: [u16; 32],
+    /// Of 7 bits, the sign left out: the value's lower and upper byte.
+    pub low: [u8; 128],
+    pub high: [u8; 128],
+}
+
+fn table(format: ElementFormat) -> &'static FewTable {
+    use std::sync::OnceLock;
+    static TABLES: [OnceLock<FewTable>; 7] = [const { OnceLock::new() }; 7];
+    let index = match format {
+        ElementFormat::Int4B => 0,
+        ElementFormat::UInt4B => 1,
+        ElementFormat::Fp4E2M1 => 2,
+        ElementFormat::Int2B => 3,
+        ElementFormat::UInt2B => 4,
+        ElementFormat::Fp8E4M3 => 5,
+        _ => 6,
+    };
+    TABLES[index].get_or_init(|| {
+        let bf16 = |code: usize| (format.decode_f32(code as u64).to_bits() >> 16) as u16;
+        let mut table = FewTable {
+            words: [0; 32],
+            low: [0; 128],
+            high: [0; 128],
+        };
+        if format.bits() < 8 {
+            table.words = std::array::from_fn(|code| bf16(code % (1 << format.bits())));
+        } else {
+            for code in 0..128 {
+                [table.low[code], table.high[code]] = bf16(code).to_le_bytes();
+            }
+        }
+        table
+    })
+}
+
+/// Multiplies few rows: `sums` (rows `stride` elements apart) becomes left · right, or grows by it when `accumulate`. `packed`
+/// is the left operand packed for `product`, `left` the same where it lies.
+pub fn multiply_few(
+    scratch: &mut Scratch,
+    product: &FewProduct,
+    packed: &FewLeft,
+    left: &OperandView<'_>,
+    right: &OperandView<'_>,
+    sums: &mut [f32],
+    stride: usize,
+    accumulate: bool,
+) -> Result<(), TileError> {
+    if left.cols != right.rows {
+        return Err(TileError::InnerMismatch {
+            left: left.cols,
+            right: right.rows,
+        });
+    }
+    let k = left.valid_cols.min(right.valid_rows);
+    let (rows, columns) = (left.valid_rows, right.valid_cols);
+    let usable = packed.product == Some(*product) && (packed.rows, packed.k) == (rows, left.valid_cols);
+    let kernels = ops(product.path).few.as_ref();
+    let exact = !packed.is_tiny() && !packed.leaks(k, right.format.elements_per_byte());
+    let (true, true, Some(kernels)) = (usable, exact, kernels) else {
+        return skinny_columns(scratch, product.path, left, right, sums, stride, accumulate, 0..columns);
+    };
+    prepare_few(sums, left, right, k, stride, accumulate)?;
+    if k == 0 || columns == 0 {
+        return Ok(());
+    }
+    let right_columns = Columns::of(right, k);
+    let special = special_columns(product, kernels, right, &right_columns);
+    if special.len() > columns / 8 {
+        return skinny_columns(scratch, product.path, left, right, sums, stride, accumulate, 0..columns);
+    }
+    let kept: Vec<f32> = special
+        .iter()
+        .flat_map(|&c| (0..rows).map(move |r| (r, c)))
+        .map(|(r, c)| sums[r * stride + c])
+        .collect();
+    run(product, kernels, packed, right, right_columns, sums, stride, accumulate);
+    for (i, &c) in special.iter().enumerate() {
+        for r in 0..rows {
+            sums[r * stride + c] = kept[i * rows + r];
+        }
+        skinny_columns(scratch, product.path, left, right, sums, stride, accumulate, c..c + 1)?;
+    }
+    Ok(())
+}
+
+/// Runs the kernel over all columns, some rows at a time: the columns' bytes stay in the first-level cache between them.
+fn run(
+    product: &FewProduct,
+    kernels: &FewKernels,
+    packed: &FewLeft,
+    right: &OperandView<'_>,
+    columns: Columns,
+    sums: &mut [f32],
+    stride: usize,
+    accumulate: bool,
+) {
+    let kernel = match product.order {
+        Order::Words { bits: 2 } => kernels.two_bits,
+        Order::Words { .. } => kernels.four_bits,
+        Order::Halves => kernels.fp8,
+    };
+    // Some columns at a time, so that they are still near when the next rows come.
+    let at_once = match packed.rows.div_ceil(kernels.rows) {
+        1 => columns.count,
+        _ => 8,
+    };
+    for c in (0..columns.count).step_by(at_once) {
+        for row in (0..packed.rows).step_by(kernels.rows) {
+            let mut job = FewJob {
+                left: packed.buffer.as_ptr().wrapping_add(row * 64),
+                left_rows: packed.rows,
+                rows: kernels.rows.min(packed.rows - row),
+                planes: product.planes,
+                table: table(right.format),
+                right: Columns {
+                    first: columns.column(c),
+                    scales: match columns.scales.is_null() {
+                        true => columns.scales,
+                        false => columns.scales.wrapping_offset(c as isize * columns.scale_stride),
+                    },
+                    count: at_once.min(columns.count - c),
+                    ..columns
+                },
+                sums: &mut sums[row * stride + c..],
+                stride,
+                accumulate,
+            };
+            // SAFETY: FewProduct::choose made sure that the machine has the kernel; the packed rows and the view's columns
+            // are what it reads, and `prepare_few` checked the sums.
+            unsafe { kernel(&mut job) };
+        }
+    }
+}
+
+/// Columns that the kernels cannot multiply exactly.
+fn special_columns(
+    product: &FewProduct,
+    kernels: &FewKernels,
+    right: &OperandView<'_>,
+    columns: &Columns,
+) -> Vec<usize> {
+    let infinities = right.format == ElementFormat::Fp8E5M2 && product.planes == 2;
+    if columns.scales.is_null() && !infinities {
+        return Vec::new();
+    }
+    (0..columns.count)
+        .filter(|&c| {
+            // SAFETY: the column is one of these.
+            unsafe {
+                let (codes, count) = columns.codes(c, 0);
+                let scaled = !columns.scales.is_null() && (kernels.extreme_codes)(codes, count);
+                let infinite = infinities
+                    && columns
+                        .all_bytes(c)
+                        .iter()
+                        .fold(false, |any, &code| any | (code & 0x7f >= 0x7c));
+                scaled || infinite
+            }
+        })
+        .collect()
+}
+
+/// As [`multiply_few`] with the left operand packed here.
+pub(crate) fn matmul_few(
+    scratch: &mut Scratch,
+    product: &FewProduct,
+    left: &OperandView<'_>,
+    right: &OperandView<'_>,
+    sums: AccumulatorMut<'_>,
+    stride: usize,
+    accumulate: bool,
+) -> Result<(), TileError> {
+    let AccumulatorMut::F32(sums) = sums else {
+        return Err(TileError::AccumulatorType {
+            needed: super::Accumulation::F32,
+        });
+    };
+    let mut packed = std::mem::take(&mut scratch.few);
+    packed.pack(product, left, scratch);
+    let result = multiply_few(scratch, product, &packed, left, right, sums, stride, accumulate);
+    scratch.few = packed;
+    result
+}

@@ -1,0 +1,113 @@
+//! Moving elements into packed form with AVX-512: what the dot products of pairs and quadruples read.
+
+use std::arch::x86_64::*;
+
+use super::Terms;
+
+/// The first `count` of 32 elements.
+fn mask32(count: usize) -> __mmask32 {
+    u32::MAX >> (32 - count.min(32))
+}
+
+/// Two rows of 16-bit elements to one of pairs, 32 at a time; the last ones under a mask.
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+pub(super) unsafe fn interleave2(rows: [*const u8; 2], n: usize, dst: *mut u8) {
+    // SAFETY: masks keep to n elements of each row and n pairs.
+    unsafe {
+        let places = |from: u16| {
+            let places: [u16; 32] = std::array::from_fn(|i| from + i as u16 / 2 + i as u16 % 2 * 32);
+            _mm512_loadu_si512(places.as_ptr().cast())
+        };
+        let (low, high) = (places(0), places(16));
+        for c in (0..n).step_by(32) {
+            let mask = mask32(n - c);
+            let row = |i: usize| _mm512_maskz_loadu_epi16(mask, rows[i].add(2 * c).cast());
+            let (a, b) = (row(0), row(1));
+            let to: *mut i32 = dst.add(4 * c).cast();
+            _mm512_mask_storeu_epi32(to, mask as u16, _mm512_permutex2var_epi16(a, low, b));
+            let mask = (mask >> 16) as u16;
+            if mask != 0 {
+                _mm512_mask_storeu_epi32(to.add(16), mask, _mm512_permutex2var_epi16(a, high, b));
+            }
+        }
+    }
+}
+
+/// Four rows of 8-bit elements to one of quadruples, 64 at a time; the last ones under a mask.
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+pub(super) unsafe fn interleave4(rows: [*const u8; 4], n: usize, dst: *mut u8) {
+    // SAFETY: masks keep to n elements of each row and n quadruples.
+    unsafe {
+        for c in (0..n).step_by(64) {
+            let count = (n - c).min(64);
+            let mask = u64::MAX >> (64 - count);
+            let row = |i: usize| _mm512_maskz_loadu_epi8(mask, rows[i].add(c).cast());
+            let (a, b) = (
+                (
+                    _mm512_unpacklo_epi8(row(0), row(1)),
+                    _mm512_unpackhi_epi8(row(0), row(1)),
+                ),
+                (
+                    _mm512_unpacklo_epi8(row(2), row(3)),
+                    _mm512_unpackhi_epi8(row(2), row(3)),
+                ),
+            );
+            // Lane L of the i-th holds columns 16 L + 4 i … + 3.
+            let u0 = _mm512_unpacklo_epi16(a.0, b.0);
+            let u1 = _mm512_unpackhi_epi16(a.0, b.0);
+            let u2 = _mm512_unpacklo_epi16(a.1, b.1);
+            let u3 = _mm512_unpackhi_epi16(a.1, b.1);
+            // Lanes are transposed: pairs first, then pairs of pairs.
+            let (p0, p1) = (
+                _mm512_shuffle_i32x4::<0x88>(u0, u1),
+                _mm512_shuffle_i32x4::<0xdd>(u0, u1),
+            );
+            let (p2, p3) = (
+                _mm512_shuffle_i32x4::<0x88>(u2, u3),
+                _mm512_shuffle_i32x4::<0xdd>(u2, u3),
+            );
+            let quadruples = [
+                _mm512_shuffle_i32x4::<0x88>(p0, p2),
+                _mm512_shuffle_i32x4::<0x88>(p1, p3),
+                _mm512_shuffle_i32x4::<0xdd>(p0, p2),
+                _mm512_shuffle_i32x4::<0xdd>(p1, p3),
+            ];
+            for (v, four) in quadruples.into_iter().enumerate() {
+                let mask = (mask >> (16 * v)) as u16;
+                if mask != 0 {
+                    _mm512_mask_storeu_epi32(dst.add(4 * (c + 16 * v)).cast(), mask, four);
+                }
+            }
+        }
+    }
+}
+
+/// Copies bf16 elements and looks at them on the way.
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+pub(super) unsafe fn copy_bf16(src: *const u8, n: usize, dst: *mut u8) -> Terms {
+    // SAFETY: masks keep to n elements on both sides.
+    unsafe {
+        let (mut least, mut most) = (_mm512_set1_epi16(-1), _mm512_setzero_si512());
+        for i in (0..n).step_by(32) {
+            let mask = mask32(n - i);
+            let x = _mm512_maskz_loadu_epi16(mask, src.add(2 * i).cast());
+            _mm512_mask_storeu_epi16(dst.add(2 * i).cast(), mask, x);
+            // Elements past the end are zeros, which say nothing.
+            let magnitude = _mm512_and_si512(x, _mm512_set1_epi16(0x7fff));
+            least = _mm512_min_epu16(least, _mm512_sub_epi16(magnitude, _mm512_set1_epi16(1)));
+            most = _mm512_max_epu16(most, magnitude);
+        }
+        // The largest number is what the smallest complement leaves.
+        let most = _mm512_xor_si512(most, _mm512_set1_epi16(-1));
+        Terms::of_bf16(smallest(least), !smallest(most))
+    }
+}
+
+/// The smallest of 32 unsigned numbers.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+unsafe fn smallest(x: __m512i) -> u16 {
+    let half = _mm256_min_epu16(_mm512_castsi512_si256(x), _mm512_extracti64x4_epi64::<1>(x));
+    let quarter = _mm_min_epu16(_mm256_castsi256_si128(half), _mm256_extracti128_si256::<1>(half));
+    _mm_extract_epi16::<0>(_mm_minpos_epu16(quarter)) as u16
+}
