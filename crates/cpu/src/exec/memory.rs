@@ -5,7 +5,7 @@ use super::objects::{Object, split};
 use super::{Outcome, Value, Worker, raise, read, splat, write};
 use crate::compile::program::{Access, Reg};
 use crate::fault::{AccessKind, FaultKind};
-use crate::lanes::CHUNK;
+use crate::lanes::{CHUNK, gather};
 
 /// Lanes that an access is for: all live ones, or those with a non-zero byte.
 #[derive(Clone, Copy)]
@@ -367,14 +367,8 @@ impl<'d> Worker<'d> {
 
     /// If all lanes point into one shared object and inside it: the address of offset 0.
     fn one_object(&mut self, pointers: *const u64, access: &Access, bytes: u64, write: bool) -> Option<*mut u8> {
-        // SAFETY: the register holds a pointer for each lane.
-        let pointers = unsafe { std::slice::from_raw_parts(pointers, self.lanes.live) };
-        let (mut low, mut high, mut bits) = (u64::MAX, 0u64, 0u64);
-        for &pointer in pointers {
-            low = low.min(pointer);
-            high = high.max(pointer);
-            bits |= pointer;
-        }
+        // SAFETY: the register holds a pointer for each lane; the instruction set was detected.
+        let (low, high, bits) = unsafe { gather::bounds(self.shared.isa)(pointers, self.lanes.live) };
         if low >> 48 != high >> 48 || (access.align > 1 && !bits.is_multiple_of(u64::from(access.align))) {
             return None;
         }
@@ -387,7 +381,6 @@ impl<'d> Worker<'d> {
 
     /// A load with a pointer for each lane.
     fn load_lanes(&mut self, access: &Access, bytes: u64, active: Active) -> Outcome {
-        const LOW: u64 = (1 << 48) - 1;
         let size = access.size;
         let pointers = self.src(access.pointer).ptr.cast::<u64>();
         let live = self.lanes.live;
@@ -401,22 +394,10 @@ impl<'d> Worker<'d> {
             }
             for (k, &out) in access.values.iter().enumerate() {
                 let (_, to) = self.dst(out);
-                macro_rules! gather {
-                    ($t:ty) => {
-                        for lane in 0..live {
-                            // SAFETY: every lane's access is inside the object.
-                            unsafe {
-                                let offset = (*pointers.add(lane) & LOW) as usize + k * size as usize;
-                                *to.cast::<$t>().add(lane) = start.add(offset).cast::<$t>().read_unaligned();
-                            }
-                        }
-                    };
-                }
-                match size {
-                    1 => gather!(u8),
-                    2 => gather!(u16),
-                    4 => gather!(u32),
-                    _ => gather!(u64),
+                // SAFETY: every lane's access is inside the object; the register has room for all lanes.
+                unsafe {
+                    let start = start.add(k * size as usize);
+                    gather::gather(size, self.shared.isa)(to, start, pointers, live);
                 }
             }
             return Ok(());
@@ -581,12 +562,16 @@ impl<'d> Worker<'d> {
                 self.note(pointer, live as u64 * bytes, true);
             }
             let from = self.src(value);
-            let step = if from.step == 0 { 0 } else { size as usize };
+            if from.step != 0 {
+                // SAFETY: every lane's access is inside the object; the register holds all lanes.
+                unsafe { gather::scatter(size, self.shared.isa)(from.ptr.cast_mut(), start, pointers, live) };
+                return Ok(());
+            }
             for lane in 0..live {
-                // SAFETY: every lane's access is inside the object.
+                // SAFETY: as above; the register holds at least one element.
                 unsafe {
                     let offset = (*pointers.add(lane) & LOW) as usize;
-                    write(start.add(offset), size, read(from.ptr.add(lane * step), size));
+                    write(start.add(offset), size, read(from.ptr, size));
                 }
             }
             return Ok(());

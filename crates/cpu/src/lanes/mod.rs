@@ -11,6 +11,7 @@
 
 pub(crate) mod convert;
 pub(crate) mod float;
+pub(crate) mod gather;
 pub(crate) mod int;
 pub(crate) mod scalar;
 #[cfg(test)]
