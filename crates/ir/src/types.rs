@@ -22,6 +22,7 @@ pub enum Scalar {
 
 impl Scalar {
     /// Size in memory, in bytes. A `bool` takes one byte.
+    #[inline]
     pub const fn size(self) -> u32 {
         match self {
             Scalar::Bool | Scalar::I8 | Scalar::U8 => 1,
@@ -32,6 +33,7 @@ impl Scalar {
     }
 
     /// Width in bits of the value (1 for `bool`).
+    #[inline]
     pub const fn bits(self) -> u32 {
         match self {
             Scalar::Bool => 1,
@@ -40,16 +42,19 @@ impl Scalar {
     }
 
     /// True for `f16`, `bf16` and `f32`.
+    #[inline]
     pub const fn is_float(self) -> bool {
         matches!(self, Scalar::F16 | Scalar::BF16 | Scalar::F32)
     }
 
     /// True for the signed and unsigned integers; false for `bool`.
+    #[inline]
     pub const fn is_integer(self) -> bool {
         !self.is_float() && !matches!(self, Scalar::Bool)
     }
 
     /// True for signed integers and floats.
+    #[inline]
     pub const fn is_signed(self) -> bool {
         matches!(self, Scalar::I8 | Scalar::I16 | Scalar::I32 | Scalar::I64) || self.is_float()
     }

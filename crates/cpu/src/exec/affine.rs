@@ -49,27 +49,32 @@ pub(super) fn lane(base: u64, stride: u64, lane: u64, size: u8) -> u64 {
     }
 }
 
-/// Sign- or zero-extends the low bits of a value.
-fn extend(value: u64, ty: Scalar) -> i128 {
+/// Sign- or zero-extends the low bits of a value; `None` from 2^63 on, where lanes are looked at instead.
+#[inline(always)]
+fn extend(value: u64, ty: Scalar) -> Option<i64> {
     let unused = 64 - ty.bits();
     if ty.is_signed() {
-        i128::from(((value << unused) as i64) >> unused)
+        Some(((value << unused) as i64) >> unused)
     } else {
-        i128::from((value << unused) >> unused)
+        i64::try_from((value << unused) >> unused).ok()
     }
 }
 
 /// The stride as a signed number of the type's width.
-fn signed(stride: u64, ty: Scalar) -> i128 {
+#[inline(always)]
+fn signed(stride: u64, ty: Scalar) -> i64 {
     let unused = 64 - ty.bits();
-    i128::from(((stride << unused) as i64) >> unused)
+    ((stride << unused) as i64) >> unused
 }
 
-fn range(ty: Scalar) -> (i128, i128) {
+/// The numbers of a type, as far as an `i64` holds them.
+#[inline(always)]
+fn range(ty: Scalar) -> (i64, i64) {
+    let bits = ty.bits();
     if ty.is_signed() {
-        (-(1i128 << (ty.bits() - 1)), (1i128 << (ty.bits() - 1)) - 1)
+        (i64::MIN >> (64 - bits), i64::MAX >> (64 - bits))
     } else {
-        (0, (1i128 << ty.bits()) - 1)
+        (0, (u64::MAX >> (64 - bits)).min(i64::MAX as u64) as i64)
     }
 }
 
@@ -118,9 +123,11 @@ impl Worker<'_> {
     }
 
     /// First and last value over the live lanes as integers, if no lane wraps.
-    fn ends(&self, (base, stride): (u64, u64), ty: Scalar) -> Option<(i128, i128)> {
-        let first = extend(base, ty);
-        let last = first + signed(stride, ty) * (self.lanes.live.max(1) as i128 - 1);
+    #[inline(always)]
+    fn ends(&self, (base, stride): (u64, u64), ty: Scalar) -> Option<(i64, i64)> {
+        let first = extend(base, ty)?;
+        let way = signed(stride, ty).checked_mul(self.lanes.live.max(1) as i64 - 1)?;
+        let last = first.checked_add(way)?;
         let (low, high) = range(ty);
         (low..=high).contains(&last).then_some((first, last))
     }
@@ -142,9 +149,10 @@ impl Worker<'_> {
                 const LOW: u64 = (1 << 48) - 1;
                 let own = ((a.0 << 16) as i64) >> 16;
                 let stride = a.1.wrapping_add(b.1);
-                let first = i128::from(own) + i128::from(b.0 as i64);
-                let last = first + i128::from(stride as i64) * (self.lanes.live.max(1) as i128 - 1);
-                let inside = 0..1i128 << 47;
+                let first = own.checked_add(b.0 as i64)?;
+                let way = (stride as i64).checked_mul(self.lanes.live.max(1) as i64 - 1)?;
+                let last = first.checked_add(way)?;
+                let inside = 0..1i64 << 47;
                 (inside.contains(&first) && inside.contains(&last)).then_some(((a.0 & !LOW) | first as u64, stride))
             }
             AffineKind::Min | AffineKind::Max => {
@@ -165,15 +173,17 @@ impl Worker<'_> {
             AffineKind::Div | AffineKind::Shr | AffineKind::Rem | AffineKind::And if b.1 == 0 => {
                 let (first, last) = self.ends(a, ty)?;
                 let divisor = match kind {
-                    AffineKind::Shr => 1i128 << (b.0 as u32 & (ty.bits() - 1)),
+                    AffineKind::Shr => 1i64
+                        .checked_shl(b.0 as u32 & (ty.bits() - 1))
+                        .filter(|&power| power > 0)?,
                     AffineKind::And => {
-                        let mask = extend(b.0, ty);
-                        if mask < 0 || (mask + 1) & mask != 0 {
+                        let above = extend(b.0, ty)?.checked_add(1)?;
+                        if above <= 0 || above & (above - 1) != 0 {
                             return None;
                         }
-                        mask + 1
+                        above
                     }
-                    _ => extend(b.0, ty),
+                    _ => extend(b.0, ty)?,
                 };
                 // Non-negative numbers between two multiples of the divisor share the quotient.
                 if divisor <= 0 || first < 0 || last < 0 || first / divisor != last / divisor {
@@ -193,7 +203,7 @@ impl Worker<'_> {
     fn affine_compare(&self, op: CompareOp, ty: Scalar, a: Line, b: Line) -> Option<bool> {
         let (a, b) = (self.ends(a?, ty)?, self.ends(b?, ty)?);
         // The difference is a line, so its ends bound it.
-        let (first, last) = (a.0 - b.0, a.1 - b.1);
+        let (first, last) = (a.0.checked_sub(b.0)?, a.1.checked_sub(b.1)?);
         let (low, high) = (first.min(last), first.max(last));
         let (yes, no) = match op {
             CompareOp::Lt => (high < 0, low >= 0),

@@ -6,7 +6,7 @@ use super::objects::{Object, split};
 use super::{Outcome, Value, Worker, raise, read, splat, write};
 use crate::compile::program::{Access, Reg};
 use crate::fault::{AccessKind, FaultKind};
-use crate::lanes::CHUNK;
+use crate::lanes::{CHUNK, gather};
 
 /// Lanes that an access is for: all live ones, or those with a non-zero byte.
 #[derive(Clone, Copy)]
@@ -381,25 +381,15 @@ impl<'d> Worker<'d> {
 
     /// If all lanes point into one shared object and inside it: the address of offset 0.
     fn one_object(&mut self, pointers: *const u64, access: &Access, bytes: u64, write: bool) -> Option<*mut u8> {
-        // SAFETY: the register holds a pointer for each lane.
-        let pointers = unsafe { std::slice::from_raw_parts(pointers, self.lanes.live) };
-        let number = pointers.first()? >> 48;
-        let object = self.object(number as usize)?;
-        let limit = object.length.checked_sub(bytes)?;
-        // Offsets from the object's start, and the room after each: neither may have a high bit.
-        let start = number << 48;
-        let (mut offsets, mut rooms) = (0u64, 0u64);
-        for &pointer in pointers {
-            let offset = pointer.wrapping_sub(start);
-            offsets |= offset;
-            rooms |= limit.wrapping_sub(offset);
-        }
-        let aligned = access.align <= 1 || offsets.is_multiple_of(u64::from(access.align));
-        if offsets >> 47 != 0 || rooms >> 63 != 0 || !aligned {
+        // SAFETY: the register holds a pointer for each lane; the instruction set was detected.
+        let (low, high, bits) = unsafe { gather::bounds(self.shared.isa)(pointers, self.lanes.live) };
+        if low >> 48 != high >> 48 || (access.align > 1 && !bits.is_multiple_of(u64::from(access.align))) {
             return None;
         }
-        // Kind of object and right to write.
-        self.address(start, bytes, write)?;
+        self.address(high, bytes, write)?;
+        // A negative offset of the lowest has a high bit that makes it the highest, which was refused.
+        self.address(low, bytes, write)?;
+        let object = self.object((low >> 48) as usize)?;
         Some(object.ptr)
     }
 
@@ -433,22 +423,10 @@ impl<'d> Worker<'d> {
             }
             for (k, &out) in access.values.iter().enumerate().skip(4 * quads) {
                 let (_, to) = self.dst(out);
-                macro_rules! gather {
-                    ($t:ty) => {
-                        for lane in 0..live {
-                            // SAFETY: every lane's access is inside the object.
-                            unsafe {
-                                let offset = (*pointers.add(lane) & LOW) as usize + k * size as usize;
-                                *to.cast::<$t>().add(lane) = start.add(offset).cast::<$t>().read_unaligned();
-                            }
-                        }
-                    };
-                }
-                match size {
-                    1 => gather!(u8),
-                    2 => gather!(u16),
-                    4 => gather!(u32),
-                    _ => gather!(u64),
+                // SAFETY: every lane's access is inside the object; the register has room for all lanes.
+                unsafe {
+                    let start = start.add(k * size as usize);
+                    gather::gather(size, self.shared.isa)(to, start, pointers, live);
                 }
             }
             return Ok(());
@@ -613,12 +591,16 @@ impl<'d> Worker<'d> {
                 self.note(pointer, live as u64 * bytes, true);
             }
             let from = self.src(value);
-            let step = if from.step == 0 { 0 } else { size as usize };
+            if from.step != 0 {
+                // SAFETY: every lane's access is inside the object; the register holds all lanes.
+                unsafe { gather::scatter(size, self.shared.isa)(from.ptr.cast_mut(), start, pointers, live) };
+                return Ok(());
+            }
             for lane in 0..live {
-                // SAFETY: every lane's access is inside the object.
+                // SAFETY: as above; the register holds at least one element.
                 unsafe {
                     let offset = (*pointers.add(lane) & LOW) as usize;
-                    write(start.add(offset), size, read(from.ptr.add(lane * step), size));
+                    write(start.add(offset), size, read(from.ptr, size));
                 }
             }
             return Ok(());

@@ -277,6 +277,29 @@ impl Worker<'_> {
         }
         let (_, to) = self.dst(reg);
         let to = to.cast::<u32>();
+        if !self.strip.dense
+            && let Builtin::ThreadPositionInThreadgroup(d) | Builtin::ThreadPositionInGrid(d) = which
+        {
+            // Neighbours differ by one step of a counter.
+            let (d, size) = (usize::from(d).min(2), self.strip.size);
+            let start = match which {
+                Builtin::ThreadPositionInGrid(_) => self.strip.group[d].wrapping_mul(self.plan().group[d]),
+                _ => 0,
+            };
+            let mut at = unflatten(self.strip.first, size);
+            for lane in 0..self.lanes.live {
+                // SAFETY: the register holds all lanes of `u32`.
+                unsafe { to.add(lane).write(start.wrapping_add(at[d])) };
+                at[0] += 1;
+                for carry in 0..2 {
+                    if at[carry] == size[carry] {
+                        at[carry] = 0;
+                        at[carry + 1] += 1;
+                    }
+                }
+            }
+            return;
+        }
         let inside = !self.strip.dense;
         let first = self.strip.first as u32;
         for lane in 0..self.lanes.live {

@@ -13,6 +13,7 @@ pub(crate) mod convert;
 pub(crate) mod decode;
 pub(crate) mod dot;
 pub(crate) mod float;
+pub(crate) mod gather;
 pub(crate) mod int;
 pub(crate) mod scalar;
 #[cfg(test)]
