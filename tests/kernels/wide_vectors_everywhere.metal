@@ -63,6 +63,7 @@ kernel void everywhere(device const vec<float, 16>* x [[buffer(0)]],
 
     threadgroup vec<half, 8> shared[4];
     shared[id] = vec<half, 8>(half4(1, 2, 3, 4), half4(5));
+    simdgroup_barrier(mem_flags::mem_threadgroup);
     const vec<half, 8> back = shared[3 - id] * half(4);
     half sum = 0.0h;
     for (int k = 0; k < 8; k++) {

@@ -18,7 +18,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 pub use diagnostics::{Diagnostic, Diagnostics, Severity};
-pub use options::{CompileOptions, MetalStd};
+pub use options::{CompileOptions, MetalStd, OsRelease};
 pub use sema::api::{FunctionConstantInfo, KernelInfo, Library};
 pub use sema::kernel::{ConstantValue, FunctionConstantValues};
 pub use sema::library::tensorops_tables;
@@ -78,6 +78,9 @@ pub fn parse_here(source: &str, file_name: &str, options: &CompileOptions) -> Re
     let errors = list.iter().filter(|d| d.is_error()).count();
     let mut decls = Vec::new();
     if errors == 0 {
+        if let Some(os) = options.os {
+            list.extend(sema::library::availability::names(&output.tokens, &sources, os));
+        }
         let available = parser::Available::new(options.std, &output.system_headers);
         let (parsed, diagnostics) = parser::parse_tokens(&output.tokens, available, options.max_errors);
         decls = parsed;

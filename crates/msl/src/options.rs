@@ -61,6 +61,38 @@ impl FromStr for MetalStd {
     }
 }
 
+/// A release of macOS, such as 26.4.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct OsRelease {
+    /// 26
+    pub major: u8,
+    /// 4
+    pub minor: u8,
+}
+
+impl fmt::Display for OsRelease {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.major, self.minor)
+    }
+}
+
+/// A release that is none, or that has no tensors.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("'{0}' is no release of macOS with tensors: use 26.0 to 26.6, 27.0 or a later one")]
+pub struct UnknownRelease(pub String);
+
+impl FromStr for OsRelease {
+    type Err = UnknownRelease;
+
+    fn from_str(s: &str) -> Result<Self, UnknownRelease> {
+        let (major, minor) = s.split_once('.').unwrap_or((s, "0"));
+        match (major.parse(), minor.parse()) {
+            (Ok(major), Ok(minor)) if major >= 26 => Ok(OsRelease { major, minor }),
+            _ => Err(UnknownRelease(s.to_string())),
+        }
+    }
+}
+
 /// Options of one compilation; the defaults are those of `xcrun metal -std=metal4.1`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CompileOptions {
@@ -87,6 +119,19 @@ pub struct CompileOptions {
     pub allow_files: bool,
     /// After so many errors the compilation stops.
     pub max_errors: usize,
+    /// Warns (W0990) of what this release of macOS does not have, and drops the restrictions that it does not have yet; a
+    /// release before 27 has no `metal4.1`.
+    pub os: Option<OsRelease>,
+}
+
+impl CompileOptions {
+    /// Asks what this release of macOS would say, with the newest language version that it has.
+    pub fn for_release(&mut self, os: OsRelease) {
+        self.os = Some(os);
+        if os.major < 27 {
+            self.std = self.std.min(MetalStd::Metal4_0);
+        }
+    }
 }
 
 impl Default for CompileOptions {
@@ -103,6 +148,7 @@ impl Default for CompileOptions {
             virtual_files: BTreeMap::new(),
             allow_files: true,
             max_errors: 20,
+            os: None,
         }
     }
 }
@@ -117,5 +163,15 @@ mod tests {
             assert_eq!(s.parse::<MetalStd>().unwrap().to_string(), s);
         }
         assert!("metal5".parse::<MetalStd>().is_err());
+    }
+
+    #[test]
+    fn releases_are_ordered() {
+        let release = |s: &str| s.parse::<OsRelease>().unwrap();
+        assert!(release("26.4") < release("27") && release("26") < release("26.1"));
+        assert_eq!(release("27").to_string(), "27.0");
+        for wrong in ["15.1", "26.x", "", "macOS 26"] {
+            assert!(wrong.parse::<OsRelease>().is_err());
+        }
     }
 }

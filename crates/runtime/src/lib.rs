@@ -70,7 +70,7 @@ pub use anymetal_formats::{
 pub use anymetal_ir as ir;
 pub use anymetal_ir::{Finding, FindingCode};
 pub use anymetal_msl::source::Span;
-pub use anymetal_msl::{CompileOptions, Diagnostic, Diagnostics, FunctionConstantInfo, MetalStd, Severity};
+pub use anymetal_msl::{CompileOptions, Diagnostic, Diagnostics, FunctionConstantInfo, MetalStd, OsRelease, Severity};
 
 pub use buffer::Buffer;
 pub use device::{Device, DeviceLimits};

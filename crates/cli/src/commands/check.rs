@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use anymetal::{CompileOptions, Device, Error, FunctionConstants, Library};
+use anymetal::{CompileOptions, Device, Error, FunctionConstants, Library, OsRelease};
 
 use super::{Outcome, colour, count_findings, text};
 
@@ -20,6 +20,9 @@ pub struct Options {
     /// Look for mistakes that need no run to be found (docs/sanitizer.md; `kernel run --sanitize` finds the others)
     #[arg(long)]
     sanitize: bool,
+    /// Warn of every line that would not compile on this release of macOS: 26.0, 26.1, 26.4, 27.0, …
+    #[arg(long, value_name = "RELEASE")]
+    os: Option<OsRelease>,
     /// Turn refusals that have a meaning here into warnings
     #[arg(long)]
     lenient: bool,
@@ -28,6 +31,9 @@ pub struct Options {
 /// Compiles a file and every kernel in it.
 pub fn run(options: &Options, mut compile: CompileOptions) -> Outcome {
     compile.lenient |= options.lenient;
+    if let Some(os) = options.os {
+        compile.for_release(os);
+    }
     let device = Device::system_default();
     let library = match device.new_library_from_file(&options.file, &compile) {
         Ok(library) => library,
@@ -55,6 +61,7 @@ pub fn run(options: &Options, mut compile: CompileOptions) -> Outcome {
         Err(other) => return Err(text(other)),
     };
     let mut warnings = library.warnings();
+    let lacking = warnings.list.iter().filter(|warning| warning.code == "W0990").count();
     let mut found = Vec::new();
     if options.sanitize {
         for name in library.kernel_names() {
@@ -69,7 +76,7 @@ pub fn run(options: &Options, mut compile: CompileOptions) -> Outcome {
             .iter()
             .map(|name| kernel_json(&library, name))
             .collect::<Vec<_>>();
-        let ok = kernels.iter().all(|kernel| kernel["error"].is_null()) && found.is_empty();
+        let ok = kernels.iter().all(|kernel| kernel["error"].is_null()) && found.is_empty() && lacking == 0;
         let kernels = serde_json::Value::Array(kernels);
         println!(
             "{{\"ok\":{ok},\"kernels\":{kernels},\"diagnostics\":{}}}",
@@ -110,7 +117,17 @@ pub fn run(options: &Options, mut compile: CompileOptions) -> Outcome {
     if options.sanitize {
         println!("{}", count_findings(found.len()));
     }
-    Ok(failed == 0 && found.is_empty())
+    if let Some(os) = options.os {
+        println!(
+            "macOS {os}: {}",
+            match lacking {
+                0 => "everything compiles".to_string(),
+                1 => "1 place would not compile".to_string(),
+                _ => format!("{lacking} places would not compile"),
+            }
+        );
+    }
+    Ok(failed == 0 && found.is_empty() && lacking == 0)
 }
 
 fn argument(argument: &anymetal::ir::Argument) -> String {

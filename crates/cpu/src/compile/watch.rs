@@ -85,6 +85,7 @@ impl Watch {
                 | Inst::CoopReduce { .. }
                 | Inst::CoopMap { .. }
                 | Inst::Matmul { .. }
+                | Inst::Convolution(_)
         );
         if !watched {
             return inst;
@@ -126,6 +127,12 @@ impl<'k> Flow<'k> {
                     flow.addresses.extend(&tensor.origin);
                 }
                 Op::CoopLoad { tensor, .. } | Op::CoopStore { tensor, .. } => flow.addresses.extend(&tensor.origin),
+                Op::Convolution {
+                    activation, weights, ..
+                } => {
+                    flow.addresses.extend(&activation.origin);
+                    flow.addresses.extend(&weights.origin);
+                }
                 Op::Matmul {
                     left,
                     right,

@@ -190,7 +190,39 @@ impl Source<'_> {
     }
 }
 
+/// Consecutive elements of a view of rank 4.
+pub(super) struct Run4 {
+    /// Object and offset of the base.
+    pub pointer: u64,
+    pub address: usize,
+    pub bytes: usize,
+}
+
 impl<'d> Worker<'d> {
+    /// The elements of a part of a view that are in its tensor, for the sanitizer; none if the view itself is wrong.
+    pub(super) fn runs4(&mut self, view: &View, lane: usize, access: AccessKind, part: [Range<usize>; 4]) -> Vec<Run4> {
+        let Ok(region) = self.region4(view, lane, access) else {
+            return Vec::new();
+        };
+        let [channels, x, y, n]: [Range<usize>; 4] =
+            std::array::from_fn(|d| part[d].start.min(region.valid[d])..part[d].end.min(region.valid[d]));
+        let size = region.format.bits() / 8;
+        let step = if region.strides[0] == 1 { channels.len() } else { 1 };
+        let mut out = Vec::new();
+        for n in n {
+            for y in y.clone() {
+                for x in x.clone() {
+                    out.extend(channels.clone().step_by(step.max(1)).map(|c| Run4 {
+                        pointer: region.pointer,
+                        address: region.address([c, x, y, n]) as usize,
+                        bytes: step * size,
+                    }));
+                }
+            }
+        }
+        out
+    }
+
     /// As [`Worker::region`], for views of up to four dimensions.
     fn region4(&mut self, view: &View, lane: usize, access: AccessKind) -> Outcome<Region4> {
         let rank = view.origin.len();

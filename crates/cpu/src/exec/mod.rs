@@ -20,6 +20,7 @@ mod strip;
 mod tensor;
 mod thread_matmul;
 mod watch;
+mod watch_report;
 mod watch_tiles;
 mod worker;
 

@@ -2,10 +2,14 @@
 
 use anymetal_ir::{Finding, FindingCode, LocationId, Spot};
 
+use std::ops::Range;
+
 use super::{Outcome, Worker};
-use crate::compile::program::{Inst, Reg, TileOperand, Watched};
+use crate::compile::program::{Convolution, Inst, Reg, TileOperand, View, Watched};
+use crate::fault::AccessKind;
 use crate::lanes::CHUNK;
 use crate::sanitize::Sanitizer;
+use crate::sanitize::order::Actor;
 use crate::sanitize::shadow::Touch;
 
 /// A number that tells tiles of different role, shape or operation apart.
@@ -198,7 +202,10 @@ impl<'d> Worker<'d> {
                 for (instance, lane) in self.active_instances(tile.simdgroups) {
                     let clip = clip(view.origin.len(), tile.columns, tile.rows);
                     let who = (instance, lane, tile.simdgroups);
-                    self.watch_region(sanitizer, view, who, clip, (Touch::Read, key), at);
+                    match self.spatial_part(*coop) {
+                        Some(part) => self.watch_part(sanitizer, view, who, part, (Touch::Read, key), at),
+                        None => self.watch_region(sanitizer, view, who, clip, (Touch::Read, key), at),
+                    }
                     self.set_tile(sanitizer, *coop, instance, true);
                 }
             }
@@ -212,11 +219,16 @@ impl<'d> Worker<'d> {
                         .map_or([0; 2], |region| region.valid);
                     let rank = view.origin.len();
                     // Elements past the tensor's end are not stored.
-                    let stored = |row: usize, column: usize| rank == 1 || (column < valid[0] && row < valid[1]);
+                    let spatial = self.shared.coops[*coop as usize].coop.spatial.is_some();
+                    let stored =
+                        |row: usize, column: usize| spatial || rank == 1 || (column < valid[0] && row < valid[1]);
                     self.want_tile(sanitizer, *coop, instance, at, stored, "this stores");
                     let clip = clip(rank, tile.columns, tile.rows);
                     let who = (instance, lane, tile.simdgroups);
-                    self.watch_region(sanitizer, view, who, clip, (Touch::Write, key), at);
+                    match self.spatial_part(*coop) {
+                        Some(part) => self.watch_part(sanitizer, view, who, part, (Touch::Write, key), at),
+                        None => self.watch_region(sanitizer, view, who, clip, (Touch::Write, key), at),
+                    }
                 }
             }
             Inst::CoopReduce { to, from, .. } => {
@@ -293,9 +305,88 @@ impl<'d> Worker<'d> {
                     }
                 }
             }
+            Inst::Convolution(conv) => self.watch_convolution(sanitizer, conv, at),
             _ => {}
         }
         Ok(())
+    }
+
+    /// The part of a tensor that a convolution's destination covers.
+    fn spatial_part(&self, coop: u32) -> Option<[Range<usize>; 4]> {
+        let coop = &self.shared.coops[coop as usize].coop;
+        let [width, height, batch] = coop.spatial?.map(|size| size as usize);
+        Some([0..coop.columns as usize, 0..width, 0..height, 0..batch])
+    }
+
+    fn watch_convolution(&mut self, sanitizer: &mut Sanitizer, conv: &Convolution, at: LocationId) {
+        let d = &conv.descriptor;
+        let simdgroups = conv.simdgroups as usize;
+        self.watch_scope(sanitizer, simdgroups, "`run`", at);
+        let sizes = d.destination.map(|size| size as usize);
+        for (instance, lane) in self.active_instances(simdgroups) {
+            let who = (instance, lane, simdgroups);
+            // From the first to the last place that the kernel reaches, inside of the source.
+            let reach = |worker: &Self, axis: usize| {
+                let offset = i64::from(worker.lane_value(conv.offsets[axis], lane) as u32 as i32);
+                let around = i64::from(d.kernel[axis] - 1) * i64::from(d.dilations[axis]);
+                let first = offset - around / 2;
+                let last = first + i64::from(d.strides[axis]) * (sizes[1 + axis] as i64 - 1) + around;
+                let end = (last + 1).clamp(0, i64::from(d.source[1 + axis])) as usize;
+                (first.max(0) as usize).min(end)..end
+            };
+            let source = [
+                0..d.source[0] as usize,
+                reach(self, 0),
+                reach(self, 1),
+                0..d.source[3] as usize,
+            ];
+            let key = |part: usize| shape_key(&[8 + part, sizes[0], sizes[1], sizes[2]]);
+            self.watch_part(sanitizer, &conv.activation, who, source, (Touch::Read, key(0)), at);
+            let weights = [
+                0..sizes[0],
+                0..d.source[0] as usize,
+                0..d.kernel[0] as usize,
+                0..d.kernel[1] as usize,
+            ];
+            self.watch_part(sanitizer, &conv.weights, who, weights, (Touch::Read, key(1)), at);
+            match &conv.destination {
+                TileOperand::View(view) => {
+                    let touch = if d.accumulate { Touch::Both } else { Touch::Write };
+                    let part = sizes.map(|size| 0..size);
+                    self.watch_part(sanitizer, view, who, part, (touch, key(2)), at);
+                }
+                TileOperand::Coop(coop) => {
+                    if d.accumulate {
+                        let does = "`run` accumulates into";
+                        self.want_tile(sanitizer, *coop, instance, at, |_, _| true, does);
+                    }
+                    self.set_tile(sanitizer, *coop, instance, true);
+                }
+            }
+        }
+    }
+
+    /// As [`Worker::watch_region`], for views of rank 4.
+    fn watch_part(
+        &mut self,
+        sanitizer: &mut Sanitizer,
+        view: &View,
+        (instance, lane, simdgroups): (usize, usize, usize),
+        part: [Range<usize>; 4],
+        (touch, key): (Touch, u32),
+        at: LocationId,
+    ) {
+        let kind = match touch {
+            Touch::Read => AccessKind::Read,
+            _ => AccessKind::Write,
+        };
+        let actor = Actor::tile(instance, simdgroups, key);
+        for run in self.runs4(view, lane, kind, part) {
+            let Some(space) = self.watched_space(run.pointer) else {
+                return;
+            };
+            self.watch_run(sanitizer, space, (run.address, run.bytes), (actor, touch), at);
+        }
     }
 
     /// Tells the layouts of tiles apart; a destination has the key that a product into memory has.

@@ -48,6 +48,12 @@ pub(crate) fn finding(
             "still running here",
             "look for a loop whose condition never becomes false; raise --budget if it is only long",
         ),
+        // Products of SIMD-group matrices fault where others are found.
+        FaultKind::TileOperation { reason } if reason.contains("in control flow that is uniform") => (
+            FindingCode::DivergentTileOperation,
+            "not all threads come here",
+            "take it out of the branch or loop that only some threads take, and dispatch whole SIMD-groups",
+        ),
         _ => (
             FindingCode::TileOperation,
             "here",

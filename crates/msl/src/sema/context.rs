@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use anymetal_ir::{Builder, Location, LocationId, MathMode, MemoryId};
 
-use super::library::{LibEntity, LibFunction, LibraryState};
+use super::library::{LibEntity, LibFunction, LibraryState, availability};
 use super::types::*;
 use super::uses::Uses;
 use super::value::*;
@@ -583,7 +583,15 @@ impl Sema<'_> {
         span: Span,
         note: impl Into<String>,
     ) -> Res<()> {
-        let d = self.diagnostic(code, message, span).note(note);
+        if !availability::restricts(self.options.os, code) {
+            return Ok(());
+        }
+        let mut d = self.diagnostic(code, message, span).note(note);
+        if self.options.os.is_some()
+            && let Some(since) = availability::since_note(code)
+        {
+            d = d.note(since);
+        }
         if self.options.lenient {
             self.report(Diagnostic {
                 severity: crate::diagnostics::Severity::Warning,

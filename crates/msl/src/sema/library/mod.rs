@@ -6,6 +6,7 @@
 
 mod args;
 mod atomic;
+pub mod availability;
 mod bits;
 mod convolution;
 mod coop;
@@ -337,7 +338,10 @@ pub fn call_method(sema: &mut Sema<'_>, object: &Operand, call: &Call<'_>) -> Op
         Object::CoopIterator(_) => coop::iterator_method(sema, object, call),
         Object::Matmul {
             descriptor, simdgroups, ..
-        } => matmul::method(sema, &descriptor, simdgroups, call),
+        } => {
+            availability::matmul(sema, call);
+            matmul::method(sema, &descriptor, simdgroups, call)
+        }
         Object::Convolution {
             descriptor, simdgroups, ..
         } => convolution::method(sema, &descriptor, simdgroups, object, call),
