@@ -18,15 +18,39 @@ fn sources(folder: &str) -> Vec<PathBuf> {
     out
 }
 
-/// Compiles a file and every kernel in it; the error is what a user would see.
+/// The flags of each run of a file: the common ones, and its own after them.
+fn flags_of_runs(source: &str) -> Vec<Vec<&str>> {
+    let mut common = Vec::new();
+    let mut runs: Vec<Vec<&str>> = Vec::new();
+    for line in source.lines().take_while(|line| line.starts_with("//")) {
+        if line.starts_with("// run:") {
+            runs.push(common.clone());
+        } else if let Some(flags) = line.strip_prefix("// flags:") {
+            runs.last_mut().unwrap_or(&mut common).push(flags);
+        }
+    }
+    if runs.is_empty() {
+        runs.push(common);
+    }
+    runs.dedup();
+    runs
+}
+
+/// Compiles a file and every kernel in it, with the flags of each run; the error is what a user would see.
 fn compile(path: &Path) -> Result<(), String> {
     let source = std::fs::read_to_string(path).map_err(|error| error.to_string())?;
+    flags_of_runs(&source)
+        .iter()
+        .try_for_each(|flags| compile_with(path, &source, flags))
+}
+
+fn compile_with(path: &Path, source: &str, flags: &[&str]) -> Result<(), String> {
     let mut options = CompileOptions {
         include_dirs: vec![root().join("kernels/include")],
         lenient: source.contains("// option: lenient"),
         ..CompileOptions::default()
     };
-    for line in source.lines().filter_map(|line| line.strip_prefix("// flags:")) {
+    for line in flags {
         let words: Vec<&str> = line.split_whitespace().collect();
         for pair in words.windows(2).filter(|pair| pair[0] == "-D") {
             let (name, value) = pair[1].split_once('=').unwrap_or((pair[1], "1"));
@@ -34,7 +58,7 @@ fn compile(path: &Path) -> Result<(), String> {
         }
     }
     let name = path.display().to_string();
-    let library = Library::compile(&source, &name, &options).map_err(|error| error.render())?;
+    let library = Library::compile(source, &name, &options).map_err(|error| error.render())?;
     if library.kernels().is_empty() {
         return Err("no kernel".to_string());
     }

@@ -81,7 +81,7 @@ impl Product {
     ///
     /// Two integer operands of up to 8 bits without scales give `i32`; every other pair of integers of up to 8 bits,
     /// `half`, `bfloat`, `float` and the FP8 and FP4 formats gives `f32`. `relaxed` permits rounding `float` operands
-    /// (to bf16 beside an operand that bf16 holds, otherwise to 16 significant bits). AMX makes use of both, AVX-512 with bf16
+    /// (to bf16 beside `bfloat`, otherwise to 16 significant bits, more than a Mac keeps). AMX makes use of both, AVX-512 with bf16
     /// dot products of the first.
     pub fn choose(
         path: TilePath,
@@ -119,8 +119,8 @@ impl Product {
                 Class::Half => amx.then_some(Lane::Bf16Pair),
                 Class::Float if !relaxed => None,
                 Class::Float => match partner {
-                    Class::Half | Class::Float => amx.then_some(Lane::Bf16Pair),
-                    _ => Some(Lane::Bf16),
+                    Class::Bfloat => Some(Lane::Bf16),
+                    _ => amx.then_some(Lane::Bf16Pair),
                 },
             };
             match (lane(left_class, right_class), lane(right_class, left_class)) {

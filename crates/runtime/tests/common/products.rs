@@ -481,7 +481,14 @@ impl Case {
                         ElementFormat::BF16 => 2f64.powi(-8) * sum.abs(),
                         _ => 0.0,
                     };
-                    let wide = (k as f64 + 1.0) * 2f64.powi(-24) * size + 1e-40;
+                    // Relaxed floats are rounded to a 16-bit partner's format, or to 16 significant bits.
+                    let partner = |format| self.formats[..2].contains(&format);
+                    let relaxed = match self.relaxed && partner(ElementFormat::F32) {
+                        false => 0.0,
+                        true if partner(ElementFormat::BF16) => 2f64.powi(-8),
+                        true => 2f64.powi(-15),
+                    };
+                    let wide = ((k as f64 + 1.0) * 2f64.powi(-24) + relaxed) * size + 1e-40;
                     // What a format cannot hold is infinite.
                     let over = found.is_infinite() && sum.abs() > 65519.0 && format == ElementFormat::F16;
                     over || (found - sum).abs() <= rounding + wide
