@@ -4,7 +4,7 @@
 //   kernel name   {q4_1,q4_k}_{tile,cooperative,vector}_{f32,f16,bf16}
 //   tile          through threadgroup memory; grid threadgroups (ceil(N / 64), ceil(M / 32), 1), threads 128
 //   cooperative   straight into a cooperative input; grid threadgroups (ceil(N / 128), ceil(M / 16), 1), threads 128
-//   vector        one row of X at a time; grid threadgroups (ceil(N / 32), M, 1), threads 256
+//   vector        one row of X at a time; grid threadgroups (ceil(N / 32), M, 1), threads 128 (or 32·S: ceil(N / 8·S))
 //
 //   buffer 0..2   X, W (bytes), Y
 //   buffer 3      anymetal::block_sizes
@@ -50,12 +50,13 @@ template <typename F, typename T>
                             device float* y [[buffer(2)]],
                             constant block_sizes& size [[buffer(3)]],
                             uint2 tgid [[threadgroup_position_in_grid]],
+                            uint simdgroups [[simdgroups_per_threadgroup]],
                             uint simdgroup [[simdgroup_index_in_threadgroup]],
                             uint lane [[thread_index_in_simdgroup]])
 {
-    const int row0 = int(tgid.x * 8 + simdgroup) * 4;
+    const int row0 = int(tgid.x * simdgroups + simdgroup) * 8;
     if (row0 < size.n) {
-        vector_rows<F, T, 4>(x + long(tgid.y) * size.k, F::of(w, size.k), y + long(tgid.y) * size.n, size, row0, lane);
+        vector_rows<F, T, 8>(x + long(tgid.y) * size.k, F::of(w, size.k), y + long(tgid.y) * size.n, size, row0, lane);
     }
 }
 

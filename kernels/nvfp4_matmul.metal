@@ -4,7 +4,7 @@
 //   kernel name   nvfp4_{tile,cooperative,vector}_{f32,f16,bf16}
 //   tile          through threadgroup memory; grid threadgroups (ceil(N / 64), ceil(M / 32), 1), threads 128
 //   cooperative   straight into a cooperative input; grid threadgroups (ceil(N / 128), ceil(M / 16), 1), threads 128
-//   vector        one row of X at a time; grid threadgroups (ceil(N / 32), M, 1), threads 256
+//   vector        one row of X at a time; grid threadgroups (ceil(N / 32), M, 1), threads 128 (or 32·S: ceil(N / 8·S))
 //
 //   buffer 0, 1   X, W's elements (K / 2 bytes to a row, the even element in the low nibble)
 //   buffer 2, 3   W's scales (K / 16 to a row), Y
@@ -61,12 +61,13 @@ template <typename T>
                              device float* y [[buffer(3)]],
                              constant nvfp4_sizes& sizes [[buffer(4)]],
                              uint2 tgid [[threadgroup_position_in_grid]],
+                             uint simdgroups [[simdgroups_per_threadgroup]],
                              uint simdgroup [[simdgroup_index_in_threadgroup]],
                              uint lane [[thread_index_in_simdgroup]])
 {
-    constexpr int ROWS = 4;
+    constexpr int ROWS = 8;
     constant block_sizes& size = sizes.size;
-    const int row0 = int(tgid.x * 8 + simdgroup) * ROWS;
+    const int row0 = int(tgid.x * simdgroups + simdgroup) * ROWS;
     if (row0 >= size.n) {
         return;
     }
@@ -83,7 +84,7 @@ template <typename T>
         for (int row = 0; row < ROWS; row++) {
             const int n = min(row0 + row, size.n - 1);
             device const uchar* bytes = w.codes + (long(n) * size.k + 16 * run) / 2;
-            const nvfp4::elements packed(*reinterpret_cast<device const vec<uchar, 8>*>(bytes));
+            const nvfp4::elements packed(as_type<vec<uchar, 8>>(*reinterpret_cast<device const uint2*>(bytes)));
             const vec<float, 16> weights = unpack<float>(packed);
             float sum = 0.0f;
 #pragma unroll

@@ -69,7 +69,7 @@ pub fn custom(seconds: f64) -> Result<()> {
         let mut sizes = ints(&[rows as i32, N as i32, N as i32]);
         sizes.extend(1f32.to_le_bytes());
         let (groups, threads) = match case.kernel.rsplit_once('_') {
-            Some((_, "vector")) => ([N / 32, rows, 1], 256),
+            Some((_, "vector")) => ([N / 32, rows, 1], 128),
             Some((_, "tile")) => ([N / 64, rows.div_ceil(32), 1], 128),
             _ => ([N / 128, rows.div_ceil(16), 1], 128),
         };

@@ -50,7 +50,7 @@
 // arg 2: buffer float (37, 37) = zeros
 // arg 3: bytes = int 37, int 37, int 512
 // grid: threadgroups 2 37 1
-// threads: 256 1 1
+// threads: 128 1 1
 // tolerance: abs 5e-4 rel 1e-5
 
 #include "../../kernels/gguf_matmul.metal"

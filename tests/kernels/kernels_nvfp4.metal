@@ -51,7 +51,7 @@
 // arg 3: buffer float (45, 37) = zeros
 // arg 4: bytes = int 37, int 45, int 112, float 0.0046890173107385635
 // grid: threadgroups 2 37 1
-// threads: 256 1 1
+// threads: 128 1 1
 // tolerance: abs 1e-4 rel 1e-5
 
 #include "../../kernels/nvfp4_matmul.metal"

@@ -100,19 +100,19 @@ struct q4_k {
     }
 
     /// Scale and min of a group. The first four are the low six bits of bytes j and j + 4; the last four have their low nibbles
-    /// in byte j + 4 and their upper two bits at the top of bytes j − 4 and j.
+    /// in byte j + 4 and their upper two bits at the top of bytes j − 4 and j. Bytes j, j + 4 and j + 8 are the same byte of three words.
     static float2 scale_and_min(device const block& b, int group)
     {
-        uchar scale;
-        uchar minimum;
-        if (group < 4) {
-            scale = b.scales[group] & 63;
-            minimum = b.scales[group + 4] & 63;
-        } else {
-            scale = (b.scales[group + 4] & 0x0f) | (b.scales[group - 4] >> 6 << 4);
-            minimum = (b.scales[group + 4] >> 4) | (b.scales[group] >> 6 << 4);
-        }
-        return float2(float(b.d) * float(scale), float(b.dmin) * float(minimum));
+        const metal::packed_uint4 head = *reinterpret_cast<device const metal::packed_uint4*>(&b.d);
+        const half2 factors = as_type<half2>(head[0]);
+        const uint shift = uint(group % 4) * 8;
+        const uint low = head[1] >> shift;
+        const uint middle = head[2] >> shift;
+        const uint high = head[3] >> shift;
+        const bool first = group < 4;
+        const uint scale = first ? low & 63 : (high & 15) | (low >> 2 & 48);
+        const uint minimum = first ? middle & 63 : (high >> 4 & 15) | (middle >> 2 & 48);
+        return float2(float(factors.x) * float(scale), float(factors.y) * float(minimum));
     }
 
     static float16 run(weights w, int n, int k)
@@ -168,7 +168,7 @@ struct nvfp4 {
     static float16 run(weights w, int n, int k)
     {
         device const uchar* bytes = w.codes + (long(n) * w.k + k) / 2;
-        const elements packed(*reinterpret_cast<device const metal::vec<uchar, 8>*>(bytes));
+        const elements packed(as_type<metal::vec<uchar, 8>>(*reinterpret_cast<device const uint2*>(bytes)));
         return scale_of(w, n, k) * metal::unpack<float>(packed);
     }
 

@@ -14,13 +14,16 @@ namespace anymetal {
 /// The product of a run of a row with a lane's 32 elements of x, whose sum is `total`.
 inline float dot_run(device const q4_1::block* row, int run, thread const float* x, float total)
 {
-    device const q4_1::block& b = row[run];
-    const half2 factors = half2(*reinterpret_cast<device const metal::packed_half2*>(&b.d));
-    const metal::packed_uint4 words = *reinterpret_cast<device const metal::packed_uint4*>(b.qs);
+    // A block is five words: d and m, then the codes.
+    struct words {
+        uint at[5];
+    };
+    const words b = *reinterpret_cast<device const words*>(row + run);
+    const half2 factors = as_type<half2>(b.at[0]);
     float sum = 0.0f;
 #pragma unroll
     for (int i = 0; i < 4; i++) {
-        const uint word = words[i];
+        const uint word = b.at[1 + i];
 #pragma unroll
         for (int j = 0; j < 4; j++) {
             sum += x[4 * i + j] * float((word >> (8 * j)) & 0x0f);

@@ -1,6 +1,6 @@
 //! Loads and stores, each checked against its object.
 
-use super::gather::four_words;
+use super::gather::{eight_halves, four_words};
 use super::mask::Mask;
 use super::objects::{Object, split};
 use super::{Outcome, Value, Worker, raise, read, splat, write};
@@ -274,20 +274,13 @@ impl<'d> Worker<'d> {
                                 .offset(-(last.min(0) as isize))
                         };
                         let live = self.lanes.live;
-                        let quads = if size == 4 && stride != 4 {
-                            access.values.len() / 4
-                        } else {
+                        let done = if stride == i64::from(size) {
                             0
+                        } else {
+                            // SAFETY: as above.
+                            unsafe { self.load_joined(access, |lane| from.offset(lane as isize * stride as isize)) }
                         };
-                        for quad in 0..quads {
-                            let to = self.four(access, quad);
-                            // SAFETY: as above; the registers have room for all lanes.
-                            unsafe {
-                                let from = from.add(16 * quad);
-                                four_words(to, live, |lane| from.offset(lane as isize * stride as isize));
-                            }
-                        }
-                        for (k, &out) in access.values.iter().enumerate().skip(4 * quads) {
+                        for (k, &out) in access.values.iter().enumerate().skip(done) {
                             let (_, to) = self.dst(out);
                             // SAFETY: as above; the register has room for all lanes.
                             unsafe {
@@ -393,9 +386,36 @@ impl<'d> Worker<'d> {
         Some(object.ptr)
     }
 
-    /// The registers of values 4·quad to 4·quad + 3 of a load.
-    fn four(&mut self, access: &Access, quad: usize) -> [*mut u32; 4] {
-        std::array::from_fn(|k| self.dst(access.values[4 * quad + k]).1.cast())
+    /// Loads the values of an access that go sixteen bytes at a time, and says how many these are.
+    ///
+    /// # Safety
+    /// All values must be readable at `from(lane)` for each live lane.
+    unsafe fn load_joined(&mut self, access: &Access, from: impl Fn(usize) -> *const u8) -> usize {
+        let live = self.lanes.live;
+        let together = match access.size {
+            2 => 8,
+            4 => 4,
+            _ => return 0,
+        };
+        let groups = access.values.len() / together;
+        for group in 0..groups {
+            let first = group * together;
+            let from = |lane| {
+                // SAFETY: by the function's contract.
+                unsafe { from(lane).add(16 * group) }
+            };
+            // SAFETY: by the function's contract; registers have room for all lanes.
+            unsafe {
+                if together == 8 {
+                    let to = std::array::from_fn(|k| self.dst(access.values[first + k]).1.cast());
+                    eight_halves(to, live, from);
+                } else {
+                    let to = std::array::from_fn(|k| self.dst(access.values[first + k]).1.cast());
+                    four_words(to, live, from);
+                }
+            }
+        }
+        groups * together
     }
 
     /// A load with a pointer for each lane.
@@ -412,16 +432,9 @@ impl<'d> Worker<'d> {
                 let pointer = unsafe { *pointers };
                 self.note(pointer, live as u64 * bytes, false);
             }
-            let quads = if size == 4 { access.values.len() / 4 } else { 0 };
-            for quad in 0..quads {
-                let to = self.four(access, quad);
-                // SAFETY: every lane's access is inside the object, there is a pointer for each lane, and the registers have room.
-                unsafe {
-                    let start = start.add(16 * quad);
-                    four_words(to, live, |lane| start.add((*pointers.add(lane) & LOW) as usize));
-                }
-            }
-            for (k, &out) in access.values.iter().enumerate().skip(4 * quads) {
+            // SAFETY: every lane's access is inside the object, and there is a pointer for each lane.
+            let done = unsafe { self.load_joined(access, |lane| start.add((*pointers.add(lane) & LOW) as usize)) };
+            for (k, &out) in access.values.iter().enumerate().skip(done) {
                 let (_, to) = self.dst(out);
                 // SAFETY: every lane's access is inside the object; the register has room for all lanes.
                 unsafe {
