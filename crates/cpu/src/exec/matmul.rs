@@ -51,10 +51,10 @@ pub(super) fn format_of(scalar: Scalar) -> ElementFormat {
 pub(super) struct Source {
     pub region: Region,
     /// Dimension of the view that rows (columns) run along.
-    row_dimension: usize,
+    pub row_dimension: usize,
     pub rows: usize,
     pub columns: usize,
-    in_memory: bool,
+    pub in_memory: bool,
 }
 
 impl Source {
@@ -62,7 +62,7 @@ impl Source {
         1 - self.row_dimension
     }
 
-    fn valid(&self) -> (usize, usize) {
+    pub(super) fn valid(&self) -> (usize, usize) {
         (
             self.region.valid[self.row_dimension].min(self.rows),
             self.region.valid[self.column_dimension()].min(self.columns),
@@ -530,7 +530,7 @@ impl Job {
 }
 
 /// Do two operands mean the same elements?
-fn same_place(a: &Source, b: &Source) -> bool {
+pub(super) fn same_place(a: &Source, b: &Source) -> bool {
     let scales = |source: &Source| {
         source
             .region
