@@ -72,7 +72,7 @@ fn quantize_reports_and_goes_back() {
     let lines: Vec<&str> = text.lines().collect();
     assert_eq!(
         lines[0],
-        "tensor  shape            type                      SQNR   rms error   max error"
+        "tensor  shape            type                     SQNR   rms error   max error"
     );
     assert!(
         lines[1].starts_with("down    [2, 45]          f16 to fp4_e2m1 "),
@@ -301,8 +301,8 @@ fn mismatches_with_a_kernel() {
         ),
         (
             "argument = \"x\"",
-            "argument = \"y\"",
-            "error: tensor `activations`: kernel `product`: it has no argument `y` (it has: up, x, bias, out)".to_owned(),
+            "argument = \"input\"",
+            "error: tensor `activations`: kernel `product`: it has no argument `input` (it has: up, x, bias, out)".to_owned(),
         ),
         (
             "argument = \"x\"",
