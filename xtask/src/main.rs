@@ -2,6 +2,7 @@
 
 mod bench;
 mod block_weights;
+mod conformance;
 mod minilm;
 mod python;
 mod steps;
@@ -17,6 +18,8 @@ Commands:
                                           command-line tests, and models checked against PyTorch
   lint                                    formatting and lints, as CI runs them
   bench [--json] [FILTER]                 speed as ratios to PyTorch, in one run
+  conformance --PROJECT PATH[@REVISION]…  which kernel files of checkouts compile, into docs/conformance.md;
+                                          PROJECT: mlx, llama, candle, pytorch, tensorops, matmul; --limit SECONDS a file
   python                                  only sets up the Python environment and prints its interpreter
   help                                    this text
 
@@ -31,6 +34,9 @@ fn main() -> ExitCode {
         Some((&"test", flags)) => test::Options::parse(flags).and_then(|options| test::run(&options)),
         Some((&"lint", [])) => steps::lint(),
         Some((&"bench", flags)) => bench::Options::parse(flags).and_then(|options| bench::run(&options)),
+        Some((&"conformance", words)) => {
+            conformance::Options::parse(words).and_then(|options| conformance::run(&options))
+        }
         Some((&"python", [])) => python::Environment::open().map(|environment| {
             println!("{}", environment.interpreter().display());
             true
