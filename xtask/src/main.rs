@@ -2,6 +2,7 @@
 
 mod bench;
 mod block_weights;
+mod conformance;
 mod minilm;
 mod python;
 mod steps;
@@ -18,6 +19,8 @@ Commands:
   lint                                    formatting and lints, as CI runs them
   bench [--json] [FILTER]                 speed as ratios to PyTorch, in one run
   tables                                  writes the tables of docs/tensorops.md from the compiler's rules
+  conformance --PROJECT PATH[@REVISION]…  which kernel files of checkouts compile, into docs/conformance.md;
+                                          PROJECT: mlx, llama, candle, pytorch, tensorops, matmul; --limit SECONDS a file
   python                                  only sets up the Python environment and prints its interpreter
   help                                    this text
 
@@ -33,6 +36,9 @@ fn main() -> ExitCode {
         Some((&"lint", [])) => steps::lint(),
         Some((&"tables", [])) => steps::tables(),
         Some((&"bench", flags)) => bench::Options::parse(flags).and_then(|options| bench::run(&options)),
+        Some((&"conformance", words)) => {
+            conformance::Options::parse(words).and_then(|options| conformance::run(&options))
+        }
         Some((&"python", [])) => python::Environment::open().map(|environment| {
             println!("{}", environment.interpreter().display());
             true
