@@ -2,8 +2,8 @@
 //! token. Such a product waits for memory, so its right operand is not packed; codes are decoded on the way into the
 //! multiplication.
 //!
-//! The left operand is packed once: split into one bf16 term (`bfloat`) or two (`half`), in the order in which codes come out
-//! of a column's bytes. Decoded codes are exact in bf16 and every sum is `f32`, one for each 32 elements along K at least,
+//! The left operand is packed once, in the order in which codes come out of a column's bytes: with AVX-512 split into one bf16
+//! term (`bfloat`) or two (`half`), with AVX2 as `f32`. Decoded codes are exact in both and every sum is `f32`, one for each 32 elements along K at least,
 //! multiplied by the block scale and added up in `f32`.
 //!
 //! What these kernels cannot do exactly is left to the general ones, column by column: scale codes 0, 239 … 255 (a scaled
@@ -29,37 +29,61 @@ enum Order {
     Words { bits: usize },
     /// 64 bytes, the lower and the upper 8 of each 16 apart.
     Halves,
+    /// 32 bytes as 8 words of `32 / bits` codes, vectors as above; codes of 8 bits as they stand. The left operand is `f32`.
+    Floats { bits: usize },
 }
 
 impl Order {
-    /// Elements in 64 bytes.
+    /// Elements of a column that are read at once.
     fn chunk(self) -> usize {
         match self {
             Order::Words { bits } => 512 / bits,
             Order::Halves => 64,
+            Order::Floats { bits } => 256 / bits,
+        }
+    }
+
+    /// Bytes of a left element.
+    fn element_bytes(self) -> usize {
+        match self {
+            Order::Floats { .. } => 4,
+            _ => 2,
+        }
+    }
+
+    /// Bytes of a left vector.
+    fn vector_bytes(self) -> usize {
+        match self {
+            Order::Floats { .. } => 32,
+            _ => 64,
         }
     }
 }
 
-/// Lays terms out as vectors of 32: place `i` of the `v`-th vector of each chunk takes the chunk's element `from(v, i)`. What is
+/// Lays terms out as vectors of WIDTH: place `i` of the `v`-th vector of each chunk takes the chunk's element `from(v, i)`. What is
 /// past the last term is zero already.
 ///
 /// # Safety
 /// Every vector that `at` gives must be writable.
 #[inline(always)]
-unsafe fn lay_out(terms: &[u16], at: impl Fn(usize) -> *mut u16, from: impl Fn(usize, usize) -> usize, vectors: usize) {
-    for (q, terms) in terms.chunks(32 * vectors).enumerate() {
+unsafe fn lay_out<T: Copy + Default, const WIDTH: usize, A: Fn(usize) -> *mut T, F: Fn(usize, usize) -> usize>(
+    terms: &[T],
+    at: A,
+    from: F,
+    vectors: usize,
+) {
+    for (q, terms) in terms.chunks(WIDTH * vectors).enumerate() {
         for v in 0..vectors {
             // SAFETY: the caller's contract.
-            let vector = unsafe { std::slice::from_raw_parts_mut(at(q * vectors + v), 32) };
-            if terms.len() == 32 * vectors {
+            let vector = unsafe { std::slice::from_raw_parts_mut(at(q * vectors + v), WIDTH) };
+            if terms.len() == WIDTH * vectors {
                 vector
                     .iter_mut()
                     .enumerate()
                     .for_each(|(i, to)| *to = terms[from(v, i)]);
             } else {
                 for (i, to) in vector.iter_mut().enumerate() {
-                    *to = terms.get(from(v, i)).copied().unwrap_or(0);
+                    *to = terms.get(from(v, i)).copied().unwrap_or_default();
                 }
             }
         }
@@ -79,15 +103,19 @@ impl FewProduct {
     /// rows, other formats, columns that do not lie without gaps, block scales that are not Metal's.
     pub fn choose(path: TilePath, left: &OperandView<'_>, right: &OperandView<'_>) -> Option<FewProduct> {
         use ElementFormat::*;
-        let order = match right.format {
-            Int4B | UInt4B | Fp4E2M1 => Order::Words { bits: 4 },
-            Int2B | UInt2B => Order::Words { bits: 2 },
-            Fp8E4M3 | Fp8E5M2 => Order::Halves,
+        let bits = match right.format {
+            Int4B | UInt4B | Fp4E2M1 | Int2B | UInt2B | Fp8E4M3 | Fp8E5M2 => right.format.bits(),
             _ => return None,
         };
-        let planes = match left.format {
-            F16 => 2,
-            BF16 => 1,
+        let order = match path {
+            TilePath::Portable => return None,
+            TilePath::Avx512 | TilePath::Amx if has_few_rows() && bits == 8 => Order::Halves,
+            TilePath::Avx512 | TilePath::Amx if has_few_rows() => Order::Words { bits },
+            _ => Order::Floats { bits },
+        };
+        let planes = match (left.format, order) {
+            (F16 | BF16, Order::Floats { .. }) | (BF16, _) => 1,
+            (F16, _) => 2,
             _ => return None,
         };
         let per_byte = right.format.elements_per_byte() as i64;
@@ -95,9 +123,7 @@ impl FewProduct {
         let scales_fit = right.scales.as_ref().is_none_or(|scales| {
             (scales.row_block, scales.col_block, scales.row_stride) == (32, 1, 1) && scales.row_phase.is_multiple_of(32)
         });
-        let fits = matches!(path, TilePath::Avx512 | TilePath::Amx)
-            && has_few_rows()
-            && (1..=FEW_ROWS).contains(&left.valid_rows)
+        let fits = (1..=FEW_ROWS).contains(&left.valid_rows)
             && left.scales.is_none()
             && !has_dense_rows(right)
             && right.row_stride == 1
@@ -118,20 +144,18 @@ pub struct FewLeft {
 }
 
 impl FewLeft {
-    /// Packs an M × K operand: for each 64 bytes of a column, vector of codes and plane, the rows' bf16 terms.
+    /// Packs an M × K operand: for each chunk of a column's bytes, vector of codes and plane, the rows' terms.
     pub fn pack(&mut self, product: &FewProduct, view: &OperandView<'_>, scratch: &mut Scratch) {
         let (rows, k) = (view.valid_rows, view.valid_cols);
         let (order, planes) = (product.order, product.planes);
-        let chunk = order.chunk();
-        let bytes = k.div_ceil(chunk) * chunk * 2 * planes * rows;
-        let base: *mut u16 = self.buffer.reserve(bytes).cast();
+        let bytes = k.next_multiple_of(order.chunk()) * order.element_bytes() * planes * rows;
+        let base = self.buffer.reserve(bytes);
         let ops = ops(product.path);
         let mut found = Terms::NONE;
         let mut high = vec![0u16; k];
         let mut low = vec![0u16; if planes == 2 { k } else { 0 }];
         // SAFETY: `bytes` bytes are writable; each row is staged for its K elements.
         unsafe {
-            base.cast::<u8>().write_bytes(0, bytes);
             let staged: *mut f32 = scratch.row.reserve(k * 4).cast();
             for row in 0..rows {
                 let part = Part {
@@ -146,12 +170,33 @@ impl FewLeft {
                     _ => std::ptr::null_mut(),
                 };
                 found = found.merge((ops.terms)(staged, k, high.as_mut_ptr().cast(), lower));
+                let at =
+                    |vector: usize, p: usize| base.add(((vector * planes + p) * rows + row) * order.vector_bytes());
+                if let Order::Floats { bits } = order {
+                    let values = std::slice::from_raw_parts(staged, k);
+                    let at = |vector: usize| at(vector, 0).cast::<f32>();
+                    match bits {
+                        2 => lay_out::<f32, 8, _, _>(values, at, |vector, place| 16 * place + vector, 16),
+                        4 => lay_out::<f32, 8, _, _>(values, at, |vector, place| 8 * place + vector, 8),
+                        _ => lay_out::<f32, 8, _, _>(values, at, |vector, place| 8 * vector + place, 4),
+                    }
+                    continue;
+                }
                 for (p, terms) in [&high, &low].into_iter().take(planes).enumerate() {
-                    let at = |vector: usize| base.add(((vector * planes + p) * rows + row) * 32);
+                    let at = |vector: usize| at(vector, p).cast::<u16>();
                     match order {
-                        Order::Words { bits: 2 } => lay_out(terms, at, |vector, place| 8 * place + vector, 8),
-                        Order::Words { .. } => lay_out(terms, at, |vector, place| 4 * place + vector, 4),
-                        Order::Halves => lay_out(terms, at, |vector, place| place / 8 * 16 + vector * 8 + place % 8, 2),
+                        Order::Words { bits: 2 } => {
+                            lay_out::<u16, 32, _, _>(terms, at, |vector, place| 8 * place + vector, 8)
+                        }
+                        Order::Words { .. } => {
+                            lay_out::<u16, 32, _, _>(terms, at, |vector, place| 4 * place + vector, 4)
+                        }
+                        _ => lay_out::<u16, 32, _, _>(
+                            terms,
+                            at,
+                            |vector, place| place / 8 * 16 + vector * 8 + place % 8,
+                            2,
+                        ),
                     }
                 }
             }
@@ -175,7 +220,14 @@ impl FewLeft {
     /// The instructions flush subnormal numbers. Codes are at least 2^-16, so products of larger numbers than this stay above
     /// 2^-102, and what is flushed below 2^-24 of the sum of magnitudes.
     fn is_tiny(&self) -> bool {
-        self.terms.is_none_or(|terms| terms.least_exponent() < -86)
+        let floats = matches!(
+            self.product,
+            Some(FewProduct {
+                order: Order::Floats { .. },
+                ..
+            })
+        );
+        !floats && self.terms.is_none_or(|terms| terms.least_exponent() < -86)
     }
 }
 
@@ -240,17 +292,20 @@ impl Columns {
     }
 }
 
-/// A format's codes as bf16.
+/// A format's codes as bf16 and `f32`.
 #[repr(C, align(64))]
 pub(crate) struct FewTable {
     /// Of 2 or 4 bits: the value of each code, repeated.
     pub words: [u16; 32],
+    /// The same as `f32`.
+    pub floats: [f32; 16],
     /// Of 7 bits, the sign left out: the value's lower and upper byte.
     pub low: [u8; 128],
     pub high: [u8; 128],
 }
 
-fn table(format: ElementFormat) -> &'static FewTable {
+/// The table of a format of 8 bits or fewer that is no 8-bit integer.
+pub(super) fn table(format: ElementFormat) -> &'static FewTable {
     use std::sync::OnceLock;
     static TABLES: [OnceLock<FewTable>; 7] = [const { OnceLock::new() }; 7];
     let index = match format {
@@ -266,11 +321,13 @@ fn table(format: ElementFormat) -> &'static FewTable {
         let bf16 = |code: usize| (format.decode_f32(code as u64).to_bits() >> 16) as u16;
         let mut table = FewTable {
             words: [0; 32],
+            floats: [0.0; 16],
             low: [0; 128],
             high: [0; 128],
         };
         if format.bits() < 8 {
             table.words = std::array::from_fn(|code| bf16(code % (1 << format.bits())));
+            table.floats = std::array::from_fn(|code| format.decode_f32(code as u64 % (1 << format.bits())));
         } else {
             for code in 0..128 {
                 [table.low[code], table.high[code]] = bf16(code).to_le_bytes();
@@ -301,7 +358,11 @@ pub fn multiply_few(
     let k = left.valid_cols.min(right.valid_rows);
     let (rows, columns) = (left.valid_rows, right.valid_cols);
     let usable = packed.product == Some(*product) && (packed.rows, packed.k) == (rows, left.valid_cols);
-    let kernels = ops(product.path).few.as_ref();
+    let ops = ops(product.path);
+    let kernels = match product.order {
+        Order::Floats { .. } => ops.few_floats.as_ref(),
+        _ => ops.few_terms.as_ref(),
+    };
     let exact = !packed.is_tiny() && !packed.leaks(k, right.format.elements_per_byte());
     let (true, true, Some(kernels)) = (usable, exact, kernels) else {
         return skinny_columns(scratch, product.path, left, right, sums, stride, accumulate, 0..columns);
@@ -341,10 +402,11 @@ fn run(
     stride: usize,
     accumulate: bool,
 ) {
-    let kernel = match product.order {
-        Order::Words { bits: 2 } => kernels.two_bits,
-        Order::Words { .. } => kernels.four_bits,
-        Order::Halves => kernels.fp8,
+    let kernel = match (right.format.bits(), right.format) {
+        (2, _) => kernels.two_bits,
+        (4, _) => kernels.four_bits,
+        (_, ElementFormat::Fp8E4M3) => kernels.e4m3,
+        _ => kernels.e5m2,
     };
     // Some columns at a time, so that they are still near when the next rows come.
     let at_once = match packed.rows.div_ceil(kernels.rows) {
@@ -354,7 +416,7 @@ fn run(
     for c in (0..columns.count).step_by(at_once) {
         for row in (0..packed.rows).step_by(kernels.rows) {
             let mut job = FewJob {
-                left: packed.buffer.as_ptr().wrapping_add(row * 64),
+                left: packed.buffer.as_ptr().wrapping_add(row * product.order.vector_bytes()),
                 left_rows: packed.rows,
                 rows: kernels.rows.min(packed.rows - row),
                 planes: product.planes,

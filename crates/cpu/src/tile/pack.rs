@@ -3,8 +3,10 @@
 use anymetal_formats::ElementFormat;
 
 use super::buffer::AlignedBuffer;
-use super::kernel::{Ops, Terms, ops};
+use super::few::table;
+use super::kernel::{Fp8Row, Ops, Terms, ops};
 use super::kind::{Accumulation, Blocking, Lane, Product, panel_width};
+use super::path::has_few_rows;
 use super::view::OperandView;
 use super::widen::{Part, has_dense_rows, stage_bytes, stage_f32};
 use super::{Scratch, TilePath};
@@ -461,6 +463,9 @@ unsafe fn rows_of(
                 })
             }
             Lane::Bf16 | Lane::Bf16Pair => {
+                if let Some(found) = fp8_rows_of(ops, lane, view, part, rows) {
+                    return found;
+                }
                 // Rows are staged together when columns are dense, since that transposes.
                 let step = if has_dense_rows(view) { 1 } else { 16 };
                 let staged: *mut f32 = scratch.row.reserve(step * part.cols * 4).cast();
@@ -491,6 +496,47 @@ unsafe fn rows_of(
             }
         }
     }
+}
+
+/// [`rows_of`] for FP8 elements with Metal's block scales or none, where the path has it; `None` where it has not, or where a
+/// scale is out of the ordinary.
+///
+/// # Safety
+/// As for [`rows_of`].
+unsafe fn fp8_rows_of(ops: &Ops, lane: Lane, view: &OperandView<'_>, part: Part, rows: Rows) -> Option<Terms> {
+    let convert = ops.fp8_to_bf16?;
+    let fp8 = matches!(view.format, ElementFormat::Fp8E4M3 | ElementFormat::Fp8E5M2);
+    let scales_fit = view
+        .scales
+        .as_ref()
+        .is_none_or(|scales| (scales.row_block, scales.col_block) == (1, 32));
+    if lane != Lane::Bf16 || !fp8 || !scales_fit || !has_dense_rows(view) || !has_few_rows() {
+        return None;
+    }
+    let mut found = Terms::NONE;
+    for r in 0..part.rows {
+        let (scales, scale_stride, phase) = match &view.scales {
+            None => (std::ptr::null(), 0, 0),
+            Some(scales) => {
+                let row = (part.row + r + scales.row_phase) as i64 * scales.row_stride;
+                (
+                    scales.data.wrapping_offset(row as isize),
+                    scales.col_stride as isize,
+                    scales.col_phase,
+                )
+            }
+        };
+        let row = Fp8Row {
+            src: view.address(part.row + r, part.col),
+            count: part.cols,
+            scales,
+            scale_stride,
+            phase: phase + part.col,
+        };
+        // SAFETY: the row is in the part, its scales are those of valid elements, and the path was asked for the instructions.
+        found = found.merge(unsafe { convert(table(view.format), row, rows.dst.add(r * rows.row_bytes))? });
+    }
+    Some(found)
 }
 
 /// Writes a part of an operand as tiles of 16 rows × 16 groups, zero past the part.

@@ -42,7 +42,9 @@ pub(super) const OPS_TABLE: Ops = Ops {
     strip_f32,
     strip_i16,
     dots_of_groups: None,
-    few: None,
+    fp8_to_bf16: None,
+    few_terms: None,
+    few_floats: Some(super::avx2_few::FEW),
 };
 
 /// Columns of a right panel.
@@ -90,7 +92,7 @@ macro_rules! by_eights {
 }
 
 /// Eight elements of a format as `f32`. Each function reads exactly 8 elements.
-mod load {
+pub(super) mod load {
     use super::*;
 
     #[inline]
@@ -321,7 +323,7 @@ pub(super) unsafe fn transpose(
 /// The sum of a vector's elements.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
-unsafe fn add_across(v: __m256) -> f32 {
+pub(super) unsafe fn add_across(v: __m256) -> f32 {
     let four = _mm_add_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps::<1>(v));
     let two = _mm_add_ps(four, _mm_movehl_ps(four, four));
     _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)))

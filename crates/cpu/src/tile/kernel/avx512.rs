@@ -7,6 +7,7 @@ use super::{Ops, Terms, avx2, avx512_dot, avx512_few, avx512_pack, portable};
 
 pub(super) static OPS: Ops = Ops {
     copy_bf16: avx512_pack::copy_bf16,
+    fp8_to_bf16: Some(avx512_pack::fp8_to_bf16),
     interleave2: avx512_pack::interleave2,
     interleave4: avx512_pack::interleave4,
     strip_rows: 6,
@@ -14,7 +15,7 @@ pub(super) static OPS: Ops = Ops {
     strip_i16,
     round_bf16,
     dots_of_groups: Some(avx512_dot::DOTS),
-    few: Some(avx512_few::FEW),
+    few_terms: Some(avx512_few::FEW),
     ..avx2::OPS_TABLE
 };
 

@@ -14,7 +14,8 @@ use crate::tile::few::Columns;
 pub(super) const FEW: FewKernels = FewKernels {
     two_bits,
     four_bits,
-    fp8,
+    e4m3: fp8,
+    e5m2: fp8,
     rows: 4,
     extreme_codes,
 };

@@ -2,7 +2,8 @@
 
 use std::arch::x86_64::*;
 
-use super::Terms;
+use super::{Fp8Row, Terms};
+use crate::tile::few::FewTable;
 
 /// The first `count` of 32 elements.
 fn mask32(count: usize) -> __mmask32 {
@@ -110,4 +111,61 @@ unsafe fn smallest(x: __m512i) -> u16 {
     let half = _mm256_min_epu16(_mm512_castsi512_si256(x), _mm512_extracti64x4_epi64::<1>(x));
     let quarter = _mm_min_epu16(_mm256_castsi256_si128(half), _mm256_extracti128_si256::<1>(half));
     _mm_extract_epi16::<0>(_mm_minpos_epu16(quarter)) as u16
+}
+
+/// A row of FP8 elements to bf16, scaled: 32 elements at a time, whose scale is a number added to the exponent. `None`, with
+/// the row half written, where a scale could lead out of bf16's normal range.
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi")]
+pub(super) unsafe fn fp8_to_bf16(table: &FewTable, row: Fp8Row, dst: *mut u8) -> Option<Terms> {
+    // SAFETY: masks keep to the row's elements on both sides; there is a scale for each block that they reach into.
+    unsafe {
+        let load = |bytes: *const u8| _mm512_loadu_si512(bytes.cast());
+        let low = (load(table.low.as_ptr()), load(table.low.as_ptr().add(64)));
+        let high = (load(table.high.as_ptr()), load(table.high.as_ptr().add(64)));
+        let (one, infinite) = (_mm512_set1_epi16(1), _mm512_set1_epi16(0x7f80 - 1));
+        let (mut least, mut most) = (_mm512_set1_epi16(-1), _mm512_setzero_si512());
+        let mut i = 0;
+        let mut block = row.phase / 32;
+        while i < row.count {
+            // To the end of the block or of the row.
+            let count = match i {
+                0 => 32 - row.phase % 32,
+                _ => 32,
+            }
+            .min(row.count - i);
+            let mask = mask32(count);
+            let codes = _mm256_maskz_loadu_epi8(mask, row.src.add(i).cast());
+            // Each code twice in its word: once for the lower byte's table, once for the upper one's.
+            let twice = _mm512_mullo_epi16(_mm512_cvtepu8_epi16(codes), _mm512_set1_epi16(0x0101));
+            let lower = _mm512_permutex2var_epi8(low.0, twice, low.1);
+            let upper = _mm512_permutex2var_epi8(high.0, twice, high.1);
+            let magnitude = _mm512_mask_blend_epi8(0xaaaa_aaaa_aaaa_aaaa, lower, upper);
+            let before = _mm512_sub_epi16(magnitude, one);
+            let scaled = if row.scales.is_null() {
+                magnitude
+            } else {
+                let code = i32::from(*row.scales.wrapping_offset(block as isize * row.scale_stride));
+                if !(48..=207).contains(&code) {
+                    return None;
+                }
+                // Zeros, infinities and NaN stay what they are.
+                let finite = _mm512_cmplt_epu16_mask(before, infinite);
+                _mm512_mask_add_epi16(
+                    magnitude,
+                    finite,
+                    magnitude,
+                    _mm512_set1_epi16(((code - 127) << 7) as i16),
+                )
+            };
+            least = _mm512_min_epu16(least, _mm512_sub_epi16(scaled, one));
+            most = _mm512_max_epu16(most, scaled);
+            // scaled | (twice & 0x8000)
+            let signed = _mm512_ternarylogic_epi32::<0xf8>(scaled, twice, _mm512_set1_epi16(-0x8000));
+            _mm512_mask_storeu_epi16(dst.add(2 * i).cast(), mask, signed);
+            i += count;
+            block += 1;
+        }
+        let most = _mm512_xor_si512(most, _mm512_set1_epi16(-1));
+        Some(Terms::of_bf16(smallest(least), !smallest(most)))
+    }
 }

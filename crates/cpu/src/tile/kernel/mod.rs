@@ -10,6 +10,8 @@ pub(crate) mod amx;
 #[cfg(target_arch = "x86_64")]
 mod avx2;
 #[cfg(target_arch = "x86_64")]
+mod avx2_few;
+#[cfg(target_arch = "x86_64")]
 mod avx512;
 #[cfg(target_arch = "x86_64")]
 mod avx512_dot;
@@ -137,6 +139,9 @@ pub(crate) struct Ops {
     pub round_bf16: unsafe fn(*const f32, usize, *mut u8) -> Terms,
     /// Copies bf16 elements and looks at them on the way.
     pub copy_bf16: unsafe fn(*const u8, usize, *mut u8) -> Terms,
+    /// A row of scaled FP8 elements to bf16, and what it found on the way; `None` where a scale is out of the ordinary. The
+    /// caller asks the path for the instructions ([`has_few_rows`](super::path::has_few_rows)).
+    pub fp8_to_bf16: Option<unsafe fn(&FewTable, Fp8Row, *mut u8) -> Option<Terms>>,
     /// Transposes 32-bit elements: (source, bytes from row to row, rows, columns, destination, bytes from row to row).
     pub transpose: unsafe fn(*const u8, isize, usize, usize, *mut u8, isize),
     /// Two rows of 16-bit elements to one of pairs.
@@ -161,8 +166,11 @@ pub(crate) struct Ops {
     /// Dot products of groups, for the lanes that need instructions of their own; the caller asks the path whether the
     /// machine has them.
     pub dots_of_groups: Option<Dots>,
-    /// Products of few rows by quantised columns; the caller asks [`has_few_rows`](super::path::has_few_rows).
-    pub few: Option<FewKernels>,
+    /// Products of few rows by quantised columns, with a left operand of bf16 terms. The caller asks the path for the
+    /// instructions ([`has_few_rows`](super::path::has_few_rows)).
+    pub few_terms: Option<FewKernels>,
+    /// The same with a left operand of `f32`.
+    pub few_floats: Option<FewKernels>,
 }
 
 /// A [`Strip`] of 8-bit integers whose sums start from given numbers, one for each column of the panel.
@@ -182,6 +190,18 @@ pub(crate) struct Dots {
     pub signed_by_unsigned: StripFrom,
     /// Sums of a panel's columns times a factor: (panel, groups, signed, factor, sums).
     pub column_sums: unsafe fn(*const u8, usize, bool, i32, &mut [i32; 64]),
+}
+
+/// Consecutive FP8 elements, with one scale for each 32 of the row that they are cut out of.
+#[derive(Clone, Copy)]
+pub(crate) struct Fp8Row {
+    pub src: *const u8,
+    pub count: usize,
+    /// The scale of the row's first element, or null.
+    pub scales: *const u8,
+    pub scale_stride: isize,
+    /// Where in the row the elements begin.
+    pub phase: usize,
 }
 
 /// Few rows by quantised columns.
@@ -217,7 +237,8 @@ impl FewJob<'_> {
 pub(crate) struct FewKernels {
     pub two_bits: unsafe fn(&mut FewJob<'_>),
     pub four_bits: unsafe fn(&mut FewJob<'_>),
-    pub fp8: unsafe fn(&mut FewJob<'_>),
+    pub e4m3: unsafe fn(&mut FewJob<'_>),
+    pub e5m2: unsafe fn(&mut FewJob<'_>),
     /// Rows that a kernel takes at most.
     pub rows: usize,
     /// Whether one of so many scale codes is 0 or more than 238.

@@ -35,7 +35,9 @@ pub(super) static OPS: Ops = Ops {
     strip_f32,
     strip_i16,
     dots_of_groups: None,
-    few: None,
+    fp8_to_bf16: None,
+    few_terms: None,
+    few_floats: None,
 };
 
 /// Rows and columns of the portable micro-kernel.
