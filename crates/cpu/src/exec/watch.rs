@@ -526,7 +526,10 @@ impl<'d> Worker<'d> {
         touch: Touch,
         at: LocationId,
     ) {
-        let Some(object) = self.object(split(region.pointer).0).filter(|object| object.lane_unit != 0) else {
+        let Some(object) = self
+            .object(split(region.pointer).0)
+            .filter(|object| object.lane_unit != 0)
+        else {
             return;
         };
         let bits = region.format.bits() as i64;
