@@ -141,7 +141,7 @@ pub(crate) struct Ops {
     pub copy_bf16: unsafe fn(*const u8, usize, *mut u8) -> Terms,
     /// A row of scaled FP8 elements to bf16, and what it found on the way; `None` where a scale is out of the ordinary. The
     /// caller asks the path for the instructions ([`has_few_rows`](super::path::has_few_rows)).
-    pub fp8_to_bf16: Option<unsafe fn(&FewTable, Fp8Row, *mut u8) -> Option<Terms>>,
+    pub fp8_to_bf16: Option<Fp8ToBf16>,
     /// Transposes 32-bit elements: (source, bytes from row to row, rows, columns, destination, bytes from row to row).
     pub transpose: unsafe fn(*const u8, isize, usize, usize, *mut u8, isize),
     /// Two rows of 16-bit elements to one of pairs.
@@ -203,6 +203,9 @@ pub(crate) struct Fp8Row {
     /// Where in the row the elements begin.
     pub phase: usize,
 }
+
+/// Scaled FP8 elements to bf16: (table of the format, elements, destination).
+pub(crate) type Fp8ToBf16 = unsafe fn(&FewTable, Fp8Row, *mut u8) -> Option<Terms>;
 
 /// Few rows by quantised columns.
 pub(crate) struct FewJob<'a> {
