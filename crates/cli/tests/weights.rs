@@ -98,8 +98,8 @@ fn quantize_reports_and_goes_back() {
     let back = folder.succeeds(&["dequantize", "q.safetensors", "-o", "b.safetensors"]);
     assert!(back.contains("down    [2, 45]          fp4_e2m1 to f16\n"), "{back}");
     let shown = folder.succeeds(&["config", "show", "b.safetensors"]);
-    let wanted = "version = 1\n\n[tensors.bias]\ndtype = \"f32\"\ndimensions = [6]\n\n[tensors.down]\ndtype = \"f16\"\ndimensions \
-                  = [45, 2]\n\n[tensors.up]\ndtype = \"f32\"\ndimensions = [64, 6]\nalignment = 128\n";
+    let wanted = "version = 1\n\n[tensors.bias]\ndtype = \"f32\"\ndimensions = [6]\nalignment = 128\n\n[tensors.down]\ndtype = \"f16\"\n\
+                  dimensions = [45, 2]\n\n[tensors.up]\ndtype = \"f32\"\ndimensions = [64, 6]\nalignment = 128\n";
     assert_eq!(shown, wanted);
     let rest = ["--include", "up", "--report", "none"];
     assert_eq!(folder.succeeds(&[&words[..], &rest].concat()), "");

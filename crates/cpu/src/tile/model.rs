@@ -204,10 +204,10 @@ mod tests {
         fn add(&self, other: &Wide) -> Wide {
             let mut carry = false;
             let mut out = [0; 10];
-            for i in 0..10 {
-                let (a, c1) = self.0[i].overflowing_add(other.0[i]);
-                let (b, c2) = a.overflowing_add(u64::from(carry));
-                (out[i], carry) = (b, c1 || c2);
+            for (out, (a, b)) in out.iter_mut().zip(self.0.iter().zip(other.0)) {
+                let (a, c1) = a.overflowing_add(b);
+                let (a, c2) = a.overflowing_add(u64::from(carry));
+                (*out, carry) = (a, c1 || c2);
             }
             Wide(out)
         }
@@ -215,10 +215,10 @@ mod tests {
         fn sub(&self, other: &Wide) -> Wide {
             let mut borrow = false;
             let mut out = [0; 10];
-            for i in 0..10 {
-                let (a, c1) = self.0[i].overflowing_sub(other.0[i]);
-                let (b, c2) = a.overflowing_sub(u64::from(borrow));
-                (out[i], borrow) = (b, c1 || c2);
+            for (out, (a, b)) in out.iter_mut().zip(self.0.iter().zip(other.0)) {
+                let (a, c1) = a.overflowing_sub(b);
+                let (a, c2) = a.overflowing_sub(u64::from(borrow));
+                (*out, borrow) = (a, c1 || c2);
             }
             Wide(out)
         }

@@ -236,11 +236,11 @@ pub fn quantise_file(
     let mut metadata = file.metadata.clone();
     metadata.insert(METADATA_KEY.to_owned(), json(&descriptions));
     let mut converting = Duration::ZERO;
-    let (mut data, mut kept) = (Vec::new(), BTreeMap::new());
+    let (mut data, mut kept) = (Vec::new(), BTreeMap::<usize, Vec<u8>>::new());
     let written = write_all(&file, output, plan, &metadata, |job, out| match *job {
         Job::Copy(_) => Ok(()),
         Job::Scales(index) => match kept.remove(&index) {
-            Some(scales) => out.write(&Vec::from(scales)),
+            Some(scales) => out.write(&scales),
             None => Ok(()),
         },
         Job::Data(index) => {
