@@ -161,7 +161,7 @@ mod tests {
             _ => 900 + lane % CHUNK,
         };
         const LANES: usize = 3 * CHUNK + 5;
-        let pointers: Vec<u64> = (0..LANES).map(|lane| 3 << 48 | element(lane) as u64 * 4).collect();
+        let pointers: Vec<u64> = (0..LANES).map(|lane| (3 << 48) | (element(lane) as u64 * 4)).collect();
         let memory: Vec<u32> = (0..1000).map(|i| i * i + 1).collect();
         for isa in sets {
             let (mut out, mut object) = ([0u32; LANES], memory.clone());
