@@ -322,8 +322,8 @@ fn run_attention<T: Element>(library: &Library, d: usize, ql: usize, kl: usize, 
     let added = random::<T>(heads * ql * kl, 14);
     let masked = mask == Mask::Added || mask == Mask::Bool;
     let constants = FunctionConstants::new()
-        .with(200, ql % bq == 0)
-        .with(201, kl % bk == 0)
+        .with(200, ql.is_multiple_of(bq))
+        .with(201, kl.is_multiple_of(bk))
         .with(300, masked)
         .with(301, mask == Mask::Causal)
         .with(302, false);
