@@ -84,7 +84,7 @@ template <typename T>
         for (int row = 0; row < ROWS; row++) {
             const int n = min(row0 + row, size.n - 1);
             device const uchar* bytes = w.codes + (long(n) * size.k + 16 * run) / 2;
-            const nvfp4::elements packed(as_type<vec<uchar, 8>>(*reinterpret_cast<device const uint2*>(bytes)));
+            const nvfp4::elements packed(*reinterpret_cast<device const vec<uchar, 8>*>(bytes));
             const vec<float, 16> weights = unpack<float>(packed);
             float sum = 0.0f;
 #pragma unroll

@@ -168,7 +168,7 @@ struct nvfp4 {
     static float16 run(weights w, int n, int k)
     {
         device const uchar* bytes = w.codes + (long(n) * w.k + k) / 2;
-        const elements packed(as_type<metal::vec<uchar, 8>>(*reinterpret_cast<device const uint2*>(bytes)));
+        const elements packed(*reinterpret_cast<device const metal::vec<uchar, 8>*>(bytes));
         return scale_of(w, n, k) * metal::unpack<float>(packed);
     }
 
