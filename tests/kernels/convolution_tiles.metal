@@ -113,7 +113,8 @@ kernel void tiles(device half* x [[buffer(0)]],
     auto result = op.get_destination_cooperative_tensor<decltype(activation), decltype(weights), float>();
     result.load(out);
     for (auto it = result.begin(); it != result.end(); ++it)
-        *it = 2.0f * *it;
+        if (it.is_valid_element())
+            *it = 2.0f * *it;
     result.store(out);
 #endif
 }

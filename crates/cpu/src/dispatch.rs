@@ -305,8 +305,9 @@ impl CpuKernel {
             code: FindingCode::SimdgroupCount,
             kernel: self.kernel.name.clone(),
             message: format!(
-                "an operation of scope execution_simdgroups<{required}> is dispatched with {threads} threads a threadgroup, \
-                 which makes {given} SIMD-groups{}",
+                "an operation of scope execution_simdgroups<{required}> needs threadgroups of exactly {required} SIMD-groups \
+                 ({} threads), but is dispatched with {threads} threads, which makes {given}{}",
+                required * 32,
                 if given == required {
                     ", not all of them whole"
                 } else {
