@@ -17,8 +17,9 @@ use crate::tile::{Accumulation, AccumulatorMut, OperandView, PackedRight, Produc
 /// Bytes of the activation's matrix that are laid out at a time.
 const PANEL_BYTES: usize = 512 << 10;
 
-/// Rows that are laid out at a time at least.
+/// Rows that are laid out at a time at least, as long as they have no more bytes than this.
 const PANEL_ROWS: usize = 32;
+const PANEL_LIMIT: usize = 16 << 20;
 
 /// Memory that convolutions reuse.
 #[derive(Default)]
@@ -448,7 +449,9 @@ impl<'d> Worker<'d> {
                 }
             };
             let line = block.rows * (format.bits() / 8);
-            let together = (PANEL_BYTES / line.max(1)).max(PANEL_ROWS).min(rows);
+            // Some rows at least, unless they are very long.
+            let least = (PANEL_LIMIT / line.max(1)).clamp(1, PANEL_ROWS);
+            let together = (PANEL_BYTES / line.max(1)).max(least).min(rows);
             panel.resize((together * line).div_ceil(8), 0);
             for first in (0..rows).step_by(together) {
                 let count = together.min(rows - first);
@@ -498,33 +501,64 @@ impl<'d> Worker<'d> {
     /// `load` of a convolution's destination: dimensions of extent 1 are repeated, so a vector runs along the channels; outside of the
     /// tensor elements are zero.
     pub(super) fn spatial_load(&mut self, coop: u32, view: &View) -> Outcome {
-        self.spatial(coop, view, AccessKind::Read, |region, at, inside, element, size| {
-            let at = std::array::from_fn(|d| if region.extents[d] == 1 { 0 } else { at[d] });
-            // SAFETY: the element is in the tile, the source in the valid part of its tensor.
+        self.spatial(coop, view, AccessKind::Read, |region, place, line, columns, size| {
+            let clamp = |d: usize, at: usize| if region.extents[d] == 1 { 0 } else { at };
+            let [x, y, n] = [0, 1, 2].map(|i| clamp(i + 1, place[i]));
+            let inside = x < region.valid[1] && y < region.valid[2] && n < region.valid[3];
+            let count = match (inside, region.extents[0]) {
+                (false, _) => 0,
+                (true, 1) => columns,
+                (true, _) => columns.min(region.valid[0]),
+            };
+            // SAFETY: the line is in the tile, the sources in the valid part of the tensor.
             unsafe {
-                let value = if inside(at) { read(region.address(at), size) } else { 0 };
-                write(element, size, value);
+                line.add(count * size).write_bytes(0, (columns - count) * size);
+                if region.strides[0] == 1 && region.extents[0] != 1 && count > 0 {
+                    std::ptr::copy_nonoverlapping(region.address([0, x, y, n]), line, count * size);
+                    return;
+                }
+                for column in 0..count {
+                    let value = read(region.address([clamp(0, column), x, y, n]), size as u8);
+                    write(line.add(column * size), size as u8, value);
+                }
             }
         })
     }
 
     /// `store` of a convolution's destination, clipped to the tensor.
     pub(super) fn spatial_store(&mut self, coop: u32, view: &View) -> Outcome {
-        self.spatial(coop, view, AccessKind::Write, |region, at, inside, element, size| {
-            if inside(at) {
+        self.spatial(
+            coop,
+            view,
+            AccessKind::Write,
+            |region, [x, y, n], line, columns, size| {
+                if x >= region.valid[1] || y >= region.valid[2] || n >= region.valid[3] {
+                    return;
+                }
+                let count = columns.min(region.valid[0]);
                 // SAFETY: as for a load.
-                unsafe { write(region.address(at), size, read(element, size)) };
-            }
-        })
+                unsafe {
+                    if region.strides[0] == 1 {
+                        std::ptr::copy_nonoverlapping(line, region.address([0, x, y, n]), count * size);
+                        return;
+                    }
+                    for column in 0..count {
+                        let value = read(line.add(column * size), size as u8);
+                        write(region.address([column, x, y, n]), size as u8, value);
+                    }
+                }
+            },
+        )
     }
 
-    /// Calls `f` with each element of a tile of rank 4: the view, the place, whether a place is in it, the address in the tile, and its size.
+    /// Calls `f` with each line of a tile of rank 4: the view, the place (x, y, batch), the address in the tile, its elements, and the bytes of
+    /// each.
     fn spatial(
         &mut self,
         coop: u32,
         view: &View,
         access: AccessKind,
-        f: impl Fn(&Region4, [usize; 4], &dyn Fn([usize; 4]) -> bool, *mut u8, u8),
+        f: impl Fn(&Region4, [usize; 3], *mut u8, usize, usize),
     ) -> Outcome {
         let tile = self.tiles[coop as usize];
         let [width, height, batch] = self.shared.coops[coop as usize].coop.spatial.unwrap_or([1; 3]);
@@ -542,15 +576,12 @@ impl<'d> Worker<'d> {
             }
             let touched = region.flat([tile.columns, width, height, batch]);
             self.note_region(&touched, access == AccessKind::Write);
-            let inside = |at: [usize; 4]| (0..4).all(|d| at[d] < region.valid[d]);
             let base = tile.instance(instance);
             for row in 0..tile.rows.min(width * height * batch) {
-                for column in 0..tile.columns {
-                    let at = [column, row % width, row / width % height, row / (width * height)];
-                    // SAFETY: the element is inside the tile.
-                    let element = unsafe { base.add((row * tile.columns + column) * tile.size) };
-                    f(&region, at, &inside, element, tile.size as u8);
-                }
+                let place = [row % width, row / width % height, row / (width * height)];
+                // SAFETY: the line is inside the tile.
+                let line = unsafe { base.add(row * tile.columns * tile.size) };
+                f(&region, place, line, tile.columns, tile.size);
             }
         }
         Ok(())

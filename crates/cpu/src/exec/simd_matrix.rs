@@ -53,6 +53,29 @@ unsafe fn widen(source: &Source, chunk: usize, out: &mut Elements) {
     }
 }
 
+/// [`widen`] with the machine's conversion of half.
+///
+/// # Safety
+/// As for [`widen`].
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,f16c")]
+unsafe fn widen_avx2(source: &Source, chunk: usize, out: &mut Elements) {
+    use std::arch::x86_64::*;
+    if source.ty != Scalar::F16 {
+        // SAFETY: by the function's contract.
+        return unsafe { widen(source, chunk, out) };
+    }
+    for (src, out) in source.elements.iter().zip(out) {
+        for (eighth, out) in out.chunks_exact_mut(8).enumerate() {
+            // SAFETY: the chunk holds 32 elements of two bytes, `out` eight of four.
+            unsafe {
+                let from = src.ptr.add(chunk * src.step).cast::<__m128i>().add(eighth);
+                _mm256_storeu_ps(out.as_mut_ptr(), _mm256_cvtph_ps(_mm_loadu_si128(from)));
+            }
+        }
+    }
+}
+
 /// # Safety
 /// Both registers have room for 32 lanes of `T` at `chunk`.
 #[inline(always)]
@@ -147,6 +170,7 @@ unsafe fn multiply_body(
     out: [*mut u8; 2],
     ty: Scalar,
     chunk: usize,
+    widen: unsafe fn(&Source, usize, &mut Elements),
     add_product: impl Fn(&Elements, &Elements, &mut Elements),
 ) {
     let mut elements = [[[0f32; CHUNK]; 2]; 3];
@@ -176,7 +200,11 @@ unsafe fn multiply_body(
 #[target_feature(enable = "avx2,fma,f16c")]
 unsafe fn multiply_avx2(operands: [&Source; 2], c: Option<&Source>, out: [*mut u8; 2], ty: Scalar, chunk: usize) {
     // SAFETY: by the function's contract.
-    unsafe { multiply_body(operands, c, out, ty, chunk, |a, b, sums| add_product_avx2(a, b, sums)) }
+    unsafe {
+        multiply_body(operands, c, out, ty, chunk, widen_avx2, |a, b, sums| {
+            add_product_avx2(a, b, sums)
+        })
+    }
 }
 
 impl Worker<'_> {
@@ -216,7 +244,7 @@ impl Worker<'_> {
             // inputs; the instruction set was detected.
             unsafe {
                 match self.shared.isa {
-                    Isa::Portable => multiply_body([&a, &b], c.as_ref(), out, ty, chunk, add_product),
+                    Isa::Portable => multiply_body([&a, &b], c.as_ref(), out, ty, chunk, widen, add_product),
                     #[cfg(target_arch = "x86_64")]
                     Isa::Avx2 | Isa::Avx512 => multiply_avx2([&a, &b], c.as_ref(), out, ty, chunk),
                 }
