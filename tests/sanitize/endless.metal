@@ -2,10 +2,8 @@
 #include <metal_stdlib>
 using namespace metal;
 
-kernel void endless(uint t [[thread_position_in_grid]])
+kernel void endless()
 {
-    threadgroup int stop[1];
-    stop[0] = 0;
-    while (stop[0] == 0) {
+    for (;;) {
     }
 }
