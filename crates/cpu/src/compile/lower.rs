@@ -560,7 +560,16 @@ impl<'k> Lower<'k> {
                     success,
                 });
             }
-            Op::Barrier { scope, .. } => self.push(Inst::Barrier(*scope)),
+            Op::Barrier { scope, flags } => {
+                // Where no memory is ordered, SIMD-groups cannot tell whether the others are there; MLX puts such barriers
+                // where some SIMD-groups go another way.
+                let ordered = flags.device || flags.threadgroup || flags.texture;
+                self.push(Inst::Barrier(if ordered {
+                    *scope
+                } else {
+                    anymetal_ir::Scope::Simdgroup
+                }));
+            }
             Op::Fence(_) => self.push(Inst::Fence),
             Op::Group { op, width, operand } => {
                 let ty = self.scalar(*operand);
