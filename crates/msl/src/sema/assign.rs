@@ -308,7 +308,7 @@ impl Sema<'_> {
             return Ok(Value { ty: common, leaves }.into());
         }
         let slots = self.new_slots("conditional", &common)?;
-        let place = super::call::slots_place(&common, slots);
+        let place = super::bind::slots_place(&common, slots);
         let (then, ()) = self.extend(then, |s| s.store(&place, &x))?;
         let (otherwise, ()) = self.extend(otherwise, |s| s.store(&place, &y))?;
         let condition = self.materialize(&condition)?;

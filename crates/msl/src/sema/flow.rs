@@ -429,7 +429,7 @@ impl Sema<'_> {
                 span,
             );
         }
-        let place = super::call::slots_place(&ty, slots);
+        let place = super::bind::slots_place(&ty, slots);
         self.store(&place, &value)
     }
 

@@ -4,8 +4,10 @@
 //! lowered in place with its parameters bound to operands, every template is walked under bindings of its parameters, and a
 //! leaf that is a constant stays one, so constant evaluation needs no second evaluator: see [`context::Sema`].
 
+mod aggregate;
 pub mod api;
 mod assign;
+pub mod bind;
 pub mod call;
 mod cast;
 pub mod construct;
@@ -16,6 +18,7 @@ pub mod deduce;
 pub mod emit;
 pub mod expr;
 mod flow;
+pub mod instance;
 pub mod kernel;
 mod lambda;
 pub mod layout;

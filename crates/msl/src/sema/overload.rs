@@ -413,7 +413,11 @@ pub(super) fn is_better(f: &FunctionRef, a: &[Rank], g: &FunctionRef, b: &[Rank]
         (true, true) => {
             let score = |f: &FunctionRef| -> (u32, bool) {
                 (
-                    f.decl.params.iter().map(|p| super::deduce::ty_speciality(&p.ty)).sum(),
+                    f.decl
+                        .params
+                        .iter()
+                        .map(|p| super::instance::ty_speciality(&p.ty))
+                        .sum(),
                     f.decl.template.as_ref().is_some_and(|t| t.requires.is_some()),
                 )
             };

@@ -350,7 +350,7 @@ impl Sema<'_> {
         };
         if let Type::Array(element, u64::MAX) = &ty.ty {
             let n = match args.as_deref() {
-                Some([Arg::List(items, _)]) => super::construct::list_length(items),
+                Some([Arg::List(items, _)]) => super::aggregate::list_length(items),
                 _ => {
                     return self.err(
                         "E0458",
@@ -421,7 +421,7 @@ impl Sema<'_> {
         let assigned = uses.assigned.contains(&key);
         let memory = self.needs_memory(&ty.ty)?;
         let fixed =
-            !taken && !memory && (ty.is_const || (!assigned && super::call::is_bundle(&ty.ty))) && !ty.is_volatile;
+            !taken && !memory && (ty.is_const || (!assigned && super::bind::is_bundle(&ty.ty))) && !ty.is_volatile;
         let mut place = if fixed || (ty.is_const && !taken && self.all_known(&value)) {
             let value = self.named_coop(&name, value);
             self.fixed_variable(&ty.ty, value)
