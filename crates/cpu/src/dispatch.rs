@@ -1,5 +1,6 @@
 //! A compiled kernel, and its dispatch: checks, objects, workers, and the report.
 
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, RwLock};
 
@@ -70,6 +71,40 @@ impl Needs {
             _ => {}
         });
         needs
+    }
+}
+
+/// Hands out the units of a dispatch: to even workers from the front, to odd ones from the back, until they meet. Neighbours
+/// share operands and memory: a worker then finds its own in its cache, and two workers seldom wait for each other to pack
+/// the same operand.
+struct Shares {
+    units: u64,
+    batch: u64,
+    /// Units handed out, on both ends together.
+    taken: AtomicU64,
+    /// Units handed out at the front, and at the back.
+    ends: [AtomicU64; 2],
+}
+
+impl Shares {
+    fn new(units: u64, batch: u64) -> Self {
+        Shares {
+            units,
+            batch,
+            taken: AtomicU64::new(0),
+            ends: Default::default(),
+        }
+    }
+
+    /// The next units of a worker. What both ends hand out adds up to `units` at most, so they do not overlap.
+    fn take(&self, worker: usize) -> Option<Range<u64>> {
+        let before = self.taken.fetch_add(self.batch, Ordering::Relaxed);
+        let count = self.batch.min(self.units.checked_sub(before).filter(|&left| left > 0)?);
+        let end = self.ends[worker % 2].fetch_add(count, Ordering::Relaxed);
+        Some(match worker % 2 {
+            0 => end..end + count,
+            _ => self.units - end - count..self.units - end,
+        })
     }
 }
 
@@ -220,24 +255,22 @@ impl CpuKernel {
             options.threads.unwrap_or_else(default_workers).max(1)
         };
         let workers = workers.min(usize::try_from(units).unwrap_or(usize::MAX)).max(1);
-        let next = AtomicU64::new(0);
         // A few units at a time where there are many.
-        let batch = (units / (workers as u64 * 16)).clamp(1, 64);
+        let shares = Shares::new(units, (units / (workers as u64 * 16)).clamp(1, 64));
         let fault: Mutex<Option<Box<Fault>>> = Mutex::new(None);
         let traffic = Mutex::new(Traffic::default());
         let taking_part = AtomicU64::new(0);
         let findings: Mutex<Vec<Finding>> = Mutex::new(Vec::new());
         let keep = |found: Vec<Finding>| findings.lock().unwrap_or_else(|e| e.into_inner()).extend(found);
-        let task = |_: usize| {
+        let task = |number: usize| {
             let result = Worker::with(shared, program, handles, group_bytes, |worker| {
                 let mut worked = false;
-                loop {
-                    let first = next.fetch_add(batch, Ordering::Relaxed);
-                    if first >= units || shared.stopped.load(Ordering::Relaxed) {
+                while let Some(share) = shares.take(number) {
+                    if shared.stopped.load(Ordering::Relaxed) {
                         break;
                     }
                     worked = true;
-                    for unit in first..(first + batch).min(units) {
+                    for unit in share {
                         if let Err(raised) = worker.run_unit(Work(unit)) {
                             shared.stopped.store(true, Ordering::Relaxed);
                             if self.sanitize.is_some() {
@@ -697,4 +730,24 @@ fn aliases(kernel: &Kernel, arguments: &[BoundArgument], others: &[(HostMemory, 
             .iter()
             .any(|b| a.0 == b.0 && (a.3 || b.3) && a.1 < b.2 && b.1 < a.2)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_cover_every_unit_once() {
+        for (units, batch) in [(0, 1), (1, 1), (7, 3), (64, 1), (1000, 64)] {
+            let shares = Shares::new(units, batch);
+            let mut seen = vec![0; units as usize];
+            // Workers of uneven speed.
+            let mut turns = [0, 1, 0, 0, 2, 3, 1].into_iter().cycle();
+            while let Some(share) = shares.take(turns.next().unwrap()) {
+                share.for_each(|unit| seen[unit as usize] += 1);
+            }
+            assert!(seen.iter().all(|&times| times == 1), "{units} units, {batch} at a time");
+            assert!((0..4).all(|worker| shares.take(worker).is_none()));
+        }
+    }
 }

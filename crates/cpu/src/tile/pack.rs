@@ -715,9 +715,20 @@ unsafe fn panels_of_rows(
         // A group's rows in each plane; the last group may lack some, which are zero.
         let staged_plane = group * row_bytes;
         let staged = stage.reserve(staged_plane * lane.planes());
+        // Bytes that a lane takes as they are need no staging.
+        let as_they_are = lane.bytes() == 1 && view.format.bits() == 8 && has_dense_rows(view);
         for g in 0..panels.filled {
             let k = g * group;
             let count = part.rows.saturating_sub(k).min(group);
+            if as_they_are && count == group {
+                let at = |i: usize, first: usize| view.address(part.row + k + i, part.col + first);
+                for (first, count, dst) in each_panel(panels.dst.add(g * row_step)) {
+                    let rows = [at(0, first), at(1, first), at(2, first), at(3, first)];
+                    (ops.interleave4)(rows, count, dst);
+                    dst.add(count * 4).write_bytes(0, (panels.width - count) * 4);
+                }
+                continue;
+            }
             if count > 0 {
                 let some = Part {
                     row: part.row + k,

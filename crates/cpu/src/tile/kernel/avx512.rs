@@ -13,6 +13,7 @@ pub(super) static OPS: Ops = Ops {
     strip_rows: 6,
     strip_f32,
     strip_i16,
+    to_bf16: avx512_pack::to_bf16,
     round_bf16,
     dots_of_groups: Some(avx512_dot::DOTS),
     few_terms: Some(avx512_few::FEW),

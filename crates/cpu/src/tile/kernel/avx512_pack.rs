@@ -104,6 +104,26 @@ pub(super) unsafe fn copy_bf16(src: *const u8, n: usize, dst: *mut u8) -> Terms 
     }
 }
 
+/// `f32` to bf16, to nearest, ties to even. In integers: VCVTNEPS2BF16 would flush subnormal numbers.
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+pub(super) unsafe fn to_bf16(src: *const f32, n: usize, dst: *mut u8) {
+    // SAFETY: masks keep to n elements on both sides.
+    unsafe {
+        let (half, one) = (_mm512_set1_epi32(0x7fff), _mm512_set1_epi32(1));
+        for i in (0..n).step_by(16) {
+            let mask = (u16::MAX as u32 >> (16 - (n - i).min(16))) as __mmask16;
+            let x = _mm512_maskz_loadu_epi32(mask, src.add(i).cast());
+            let upper = _mm512_srli_epi32::<16>(x);
+            let rounded = _mm512_add_epi32(_mm512_add_epi32(x, half), _mm512_and_si512(upper, one));
+            // A NaN loses its lower bits and becomes a quiet one.
+            let quiet = _mm512_or_si512(upper, _mm512_set1_epi32(0x40));
+            let nan = _mm512_cmp_ps_mask::<_CMP_UNORD_Q>(_mm512_castsi512_ps(x), _mm512_castsi512_ps(x));
+            let bits = _mm512_mask_mov_epi32(_mm512_srli_epi32::<16>(rounded), nan, quiet);
+            _mm512_mask_cvtepi32_storeu_epi16(dst.add(2 * i).cast(), mask, bits);
+        }
+    }
+}
+
 /// The smallest of 32 unsigned numbers.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
