@@ -99,7 +99,7 @@ pub struct FewProduct {
 }
 
 impl FewProduct {
-    /// The way for these operands, or `None` where the general product does as well or has to do it: more than [`FEW_ROWS`]
+    /// The way for these operands, or `None` where the general product does as well or has to do it: more than `FEW_ROWS`
     /// rows, other formats, columns that do not lie without gaps, block scales that are not Metal's.
     pub fn choose(path: TilePath, left: &OperandView<'_>, right: &OperandView<'_>) -> Option<FewProduct> {
         use ElementFormat::*;
