@@ -4,7 +4,7 @@
 //   kernel name   {q4_1,q4_k}_{tile,cooperative,vector}_{f32,f16,bf16}
 //   tile          through threadgroup memory; grid threadgroups (ceil(N / 64), ceil(M / 32), 1), threads 128
 //   cooperative   straight into a cooperative input; grid threadgroups (ceil(N / 128), ceil(M / 16), 1), threads 128
-//   vector        one row of X at a time; grid threadgroups (ceil(N / 32), M, 1), threads 128 (or 32·S: ceil(N / 8·S))
+//   vector        one row of X at a time; grid threadgroups (ceil(N / 32), M, 1), threads 128 (or another multiple of 32)
 //
 //   buffer 0..2   X, W (bytes), Y
 //   buffer 3      anymetal::block_sizes
@@ -50,14 +50,13 @@ template <typename F, typename T>
                             device float* y [[buffer(2)]],
                             constant block_sizes& size [[buffer(3)]],
                             uint2 tgid [[threadgroup_position_in_grid]],
-                            uint simdgroups [[simdgroups_per_threadgroup]],
-                            uint simdgroup [[simdgroup_index_in_threadgroup]],
-                            uint lane [[thread_index_in_simdgroup]])
+                            uint thread_index [[thread_index_in_threadgroup]],
+                            uint threads [[threads_per_threadgroup]])
 {
-    const int row0 = int(tgid.x * simdgroups + simdgroup) * 8;
-    if (row0 < size.n) {
-        vector_rows<F, T, 8>(x + long(tgid.y) * size.k, F::of(w, size.k), y + long(tgid.y) * size.n, size, row0, lane);
-    }
+    constexpr int ROWS = 32;
+    threadgroup float partial[1024];
+    vector_rows<F, T, ROWS>(x + long(tgid.y) * size.k, F::of(w, size.k), y + long(tgid.y) * size.n, size,
+                            int(tgid.x) * ROWS, partial, thread_index, threads);
 }
 
 #define INSTANTIATE(name, function, ...) \

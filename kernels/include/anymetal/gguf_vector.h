@@ -1,4 +1,4 @@
-// One row of X times GGUF weights: each SIMD-group takes ROWS rows of W, each lane every 32nd run of 32 elements.
+// One row of X times GGUF weights: a threadgroup takes ROWS rows of W, its threads runs of 32 elements in turn.
 //
 // A run's codes are summed as they are; scale and minimum are applied once: Σ x·(d·q + m) = d·Σ x·q + m·Σ x.
 
@@ -56,11 +56,14 @@ inline float dot_run(device const q4_k::block* row, int run, thread const float*
     return factors.x * sum - factors.y * total;
 }
 
-/// Rows n to n + ROWS of Y = X·Wᵀ for one row of X; those from N on are left out.
+/// Rows n to n + ROWS of Y = X·Wᵀ for one row of X, by a whole threadgroup: thread t takes runs t, t + threads, …, so that
+/// its threads read the blocks of a row one after another. Rows from N on are left out. `partial` has a float for each
+/// thread.
 template <typename F, typename T, int ROWS>
 inline void vector_rows(device const T* x, typename F::weights w, device float* y, constant block_sizes& size, int n,
-                        uint lane)
+                        threadgroup float* partial, uint thread_index, uint threads)
 {
+    static_assert(ROWS <= 32, "a SIMD-group's lanes keep a row each");
     using run_half = metal::vec<T, 16>;
 
     device const typename F::block* rows[ROWS];
@@ -71,7 +74,7 @@ inline void vector_rows(device const T* x, typename F::weights w, device float* 
         rows[row] = w.blocks + long(metal::min(n + row, size.n - 1)) * w.per_row;
         sums[row] = 0.0f;
     }
-    for (int run = int(lane); run < size.k / 32; run += 32) {
+    for (int run = int(thread_index); run < size.k / 32; run += int(threads)) {
         device const run_half* from = reinterpret_cast<device const run_half*>(x) + 2 * run;
         const float16 low(from[0]);
         const float16 high(from[1]);
@@ -88,12 +91,23 @@ inline void vector_rows(device const T* x, typename F::weights w, device float* 
             sums[row] += dot_run(rows[row], run, values, total);
         }
     }
+    // Lane r of a SIMD-group keeps row r's sum.
+    const uint lane = thread_index % 32;
+    float mine = 0.0f;
 #pragma unroll
     for (int row = 0; row < ROWS; row++) {
         const float sum = metal::simd_sum(sums[row]);
-        if (lane == 0 && n + row < size.n) {
-            y[n + row] = sum;
+        mine = lane == uint(row) ? sum : mine;
+    }
+    partial[thread_index] = mine;
+    metal::threadgroup_barrier(metal::mem_flags::mem_threadgroup);
+    const int row = int(thread_index);
+    if (row < ROWS && n + row < size.n) {
+        float sum = 0.0f;
+        for (uint at = thread_index; at < threads; at += 32) {
+            sum += partial[at];
         }
+        y[n + row] = sum;
     }
 }
 

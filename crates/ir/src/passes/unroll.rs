@@ -12,7 +12,7 @@ use crate::types::{AddressSpace, LocalId, Type, ValueId};
 /// Most iterations that are unrolled.
 const MAX_TRIPS: usize = 64;
 /// Most instructions that a loop may grow to, if the source asks for it.
-const MAX_ASKED: usize = 4096;
+const MAX_ASKED: usize = 32768;
 /// Most instructions otherwise.
 const MAX_UNASKED: usize = 512;
 
