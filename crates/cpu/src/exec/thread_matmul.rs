@@ -35,7 +35,8 @@ pub(super) struct Copies {
 }
 
 impl Copies {
-    fn clear(&mut self) {
+    /// Forgets the copies of the product before.
+    pub fn clear(&mut self) {
         self.used = 0;
     }
 }

@@ -271,7 +271,10 @@ impl<'d> Worker<'d> {
                     (left, turned(descriptor.transpose_left, [k, Some(m)]), "left"),
                     (right, turned(descriptor.transpose_right, [Some(n), k]), "right"),
                 ];
+                // Only products of threads take memory of a thread; without this, its region would be refused and go unwatched.
+                self.copies.wanted = simdgroups == 0;
                 for (instance, lane) in runs {
+                    self.copies.clear();
                     let who = (instance, lane, simdgroups);
                     for (side, (operand, clip, name)) in inputs.iter().enumerate() {
                         match operand {
@@ -304,6 +307,7 @@ impl<'d> Worker<'d> {
                         }
                     }
                 }
+                self.copies.wanted = false;
             }
             Inst::Convolution(conv) => self.watch_convolution(sanitizer, conv, at),
             _ => {}

@@ -257,6 +257,21 @@ fn merge(found: &mut Option<Entity>, entity: Entity) {
 impl Sema<'_> {
     /// Looks an unqualified name up in the scopes around the current place.
     pub fn lookup(&mut self, name: &Name, span: Span) -> Res<Option<Entity>> {
+        self.lookup_where(name, span, |_| true)
+    }
+
+    /// Looks up a name that stands before `::`: only namespaces and types count, so a variable of the same name hides none of them.
+    fn lookup_qualifier(&mut self, name: &Name, span: Span) -> Res<Option<Entity>> {
+        self.lookup_where(name, span, |entity| {
+            !matches!(
+                entity,
+                Entity::Variable(..) | Entity::Operand(_) | Entity::OperandPack(_) | Entity::Functions(_)
+            )
+        })
+    }
+
+    /// Looks a name up in the scopes around the current place, past everything that `counts` refuses.
+    fn lookup_where(&mut self, name: &Name, span: Span, counts: fn(&Entity) -> bool) -> Res<Option<Entity>> {
         let mut this: Option<LValue> = None;
         let mut using: Vec<NamespaceId> = Vec::new();
         let mut env = Some(self.env.clone());
@@ -267,7 +282,7 @@ impl Sema<'_> {
                         .borrow()
                         .iter()
                         .rev()
-                        .find(|(n, _)| n == name)
+                        .find(|(n, entity)| n == name && counts(entity))
                         .map(|(_, entity)| entity.clone());
                     if let Some(entity) = hit {
                         return self.resolved(entity, span).map(Some);
@@ -276,7 +291,9 @@ impl Sema<'_> {
                 EnvKind::This(place) => this = this.or_else(|| Some((**place).clone())),
                 EnvKind::Using(id) => using.push(*id),
                 EnvKind::Record(id) => {
-                    if let Some(entity) = self.record_member(*id, name, this.as_ref(), span)? {
+                    if let Some(entity) = self.record_member(*id, name, this.as_ref(), span)?
+                        && counts(&entity)
+                    {
                         return Ok(Some(entity));
                     }
                     this = None;
@@ -288,7 +305,7 @@ impl Sema<'_> {
                             merge(&mut found, entity);
                         }
                     }
-                    if found.is_some() {
+                    if found.as_ref().is_some_and(counts) {
                         return Ok(found);
                     }
                 }
@@ -461,7 +478,18 @@ impl Sema<'_> {
                 let Some(first) = segments.next() else {
                     return self.err("E0433", "empty name", path.span);
                 };
-                match self.lookup(&first.ident.name, first.ident.span)? {
+                let (name, span) = (&first.ident.name, first.ident.span);
+                let found = if path.segments.len() > 1 {
+                    self.lookup_qualifier(name, span)?
+                } else {
+                    None
+                };
+                // Without a namespace or type, the error says what the name is.
+                let found = match found {
+                    Some(entity) => Some(entity),
+                    None => self.lookup(name, span)?,
+                };
+                match found {
                     Some(entity) => self.apply_args(entity, first, path.span)?,
                     None => return self.unknown(first, path),
                 }

@@ -32,7 +32,7 @@ impl Sema<'_> {
         self.records.push(Record {
             decl,
             env: scope,
-            name,
+            name: shortened(name),
             template,
             bases: Vec::new(),
             fields: Vec::new(),
@@ -394,6 +394,9 @@ impl Sema<'_> {
             leaves.extend_from_slice(&kinds);
             offsets.extend(inner.iter().map(|o| o + size));
             size += bytes;
+            if leaves.len() as u64 > MAX_LEAVES || size >= 1 << 40 {
+                return self.err("E0495", "this class is too large", decl.span);
+            }
         }
         for attr in decl.attrs.iter().filter(|a| a.name == "alignas") {
             align = align.max(self.alignas(attr)?);
@@ -668,4 +671,16 @@ fn field_named(name: Name, ty: QualType, init: Option<Arc<ast::VarDecl>>) -> Fie
 /// Is a definition outside of its class for one instance of a class template?
 fn specialises_member(f: &ast::FunctionDecl) -> bool {
     f.outer_templates.last().is_some_and(|h| h.params.is_empty())
+}
+
+/// The name of a class as messages show it. Names of instances hold those of their arguments, so they can double with each level of
+/// nesting: past a length no one reads they are cut. Classes are told apart by their number, never by this name.
+fn shortened(mut name: String) -> String {
+    const LONGEST: usize = 400;
+    if name.len() > LONGEST {
+        let end = (0..=LONGEST).rev().find(|&i| name.is_char_boundary(i)).unwrap_or(0);
+        name.truncate(end);
+        name.push_str("…>");
+    }
+    name
 }
