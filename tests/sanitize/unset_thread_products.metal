@@ -6,7 +6,7 @@
 // arg 2: buffer float[120] = zeros
 // threads: 40 1 1
 // option: sanitize
-// finding: S0302 at 33: `own`
+// finding: S0302 at 32: `own`
 
 #include <metal_stdlib>
 #include <MetalPerformancePrimitives/MetalPerformancePrimitives.h>
