@@ -259,11 +259,10 @@ impl Library {
         &self.translation
     }
 
-    /// The kernel of a name with values for its function constants (one that the kernel reads must have a
-    /// value, unless `is_function_constant_defined` guards it or it makes an argument optional).
+    /// The kernel of a name with values for its function constants (those without a value are undefined and read as zero).
     ///
     /// # Errors
-    /// There is no such kernel, a function constant lacks its value, or with these values the source is wrong (a failed `static_assert`, say).
+    /// There is no such kernel, or with these values the source is wrong (a failed `static_assert`, say).
     pub fn specialize(&self, name: &str, values: &FunctionConstantValues) -> Result<Kernel, Diagnostics> {
         self.specialize_with_layout(name, values, self.translation.options.permuted_layout)
     }
@@ -297,7 +296,6 @@ impl Library {
             let mut options = self.translation.options.clone();
             options.permuted_layout = permuted;
             let (mut sema, roots) = start(&self.translation, &options, values);
-            sema.needs_constants = true;
             if let Err(fail) = lower(&mut sema, &roots, root) {
                 sema.report_fail(fail);
             }

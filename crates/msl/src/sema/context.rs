@@ -407,12 +407,6 @@ pub struct Sema<'a> {
     pub function_constants: Vec<FunctionConstant>,
     /// Those that the kernel being lowered depends on.
     pub touched: Vec<usize>,
-    /// Reading a function constant that has no value is a mistake: a pipeline is being made.
-    pub needs_constants: bool,
-    /// The conditions of optional arguments that are open: a function constant without a value is false there.
-    pub optional: u32,
-    /// A function constant without a value was read where that does no harm.
-    pub unset_read: bool,
     /// Constant tables by variable declaration, and by content.
     pub tables: HashMap<Vec<u8>, MemoryId>,
     /// Files of the source map in the kernel's table of locations.
@@ -493,9 +487,6 @@ impl<'a> Sema<'a> {
             constants,
             function_constants: Vec::new(),
             touched: Vec::new(),
-            needs_constants: false,
-            optional: 0,
-            unset_read: false,
             tables: HashMap::new(),
             files: HashMap::new(),
             visited: std::collections::HashSet::new(),

@@ -312,18 +312,6 @@ impl Sema<'_> {
 
     /// Resolves a deferred declaration.
     pub fn resolve_deferred(&mut self, at: u32, span: Span) -> Res<Entity> {
-        let entity = self.resolve_deferred_any(at, span)?;
-        if self.needs_constants
-            && let DeferredDecl::Var(v) = &self.deferred[at as usize].decl
-            && v.attrs.iter().any(|a| a.name == "function_constant")
-        {
-            let v = v.clone();
-            self.needs_value(&v, span)?;
-        }
-        Ok(entity)
-    }
-
-    fn resolve_deferred_any(&mut self, at: u32, span: Span) -> Res<Entity> {
         let d = &mut self.deferred[at as usize];
         if let Some(entity) = &d.entity {
             let result = match entity {
@@ -345,7 +333,6 @@ impl Sema<'_> {
         let (env, decl) = (d.env.clone(), d.decl.clone());
         let trial = std::mem::take(&mut self.trial);
         let outer = std::mem::take(&mut self.touched);
-        let outer_unset = std::mem::take(&mut self.unset_read);
         let result = self.within(env.clone(), |s| match &decl {
             DeferredDecl::Alias(d) => s.resolve_type(&d.ty).map(Entity::Type),
             DeferredDecl::Var(d) => s.global_variable(d),
@@ -372,12 +359,6 @@ impl Sema<'_> {
         }
         let d = &mut self.deferred[at as usize];
         d.busy = false;
-        // Live code must not find what dead code made of a constant without a value.
-        let again = std::mem::replace(&mut self.unset_read, outer_unset);
-        if again && result.is_ok() && matches!(decl, DeferredDecl::Var(_)) {
-            self.unset_read = true;
-            return result;
-        }
         d.touched = touched;
         match result {
             Ok(entity) => {

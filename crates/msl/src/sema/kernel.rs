@@ -97,33 +97,6 @@ impl Sema<'_> {
         Ok(Entity::Variable(place.into(), ty))
     }
 
-    /// Refuses to read a function constant that has no value, as Metal refuses to make the pipeline.
-    pub(super) fn needs_value(&mut self, v: &ast::VarDecl, span: Span) -> Res<()> {
-        let name = v.name.as_ref().map_or("", |n| n.name.as_str());
-        let Some(c) = self.function_constants.iter().find(|c| c.name == name) else {
-            return Ok(());
-        };
-        let index = c.index;
-        if self.constants.get(index, name).is_some() {
-            return Ok(());
-        }
-        if self.optional > 0 || self.unevaluated > 0 || self.dead_code > 0 {
-            self.unset_read = true;
-            return Ok(());
-        }
-        let d = self
-            .diagnostic(
-                "E0775",
-                format!("the function constant '{name}' (index {index}) has no value"),
-                span,
-            )
-            .secondary(v.span, "declared here")
-            .help(format!(
-                "give it one when the pipeline is made, or read it only where 'is_function_constant_defined({name})' is true"
-            ));
-        Err(Fail::Error(Box::new(d)))
-    }
-
     fn constant_leaves(&mut self, ty: &Type, value: &ConstantValue, name: &str, span: Span) -> Res<Value> {
         let scalar = ty.component().unwrap_or(Scalar::I32);
         let one = |value: &ConstantValue| -> Option<Leaf> {
@@ -164,10 +137,7 @@ impl Sema<'_> {
                     ..
                 },
             ] => {
-                self.optional += 1;
-                let found = self.resolve_path(path);
-                self.optional -= 1;
-                found?;
+                self.resolve_path(path)?;
                 path.last().ident.name.to_string()
             }
             _ => {
@@ -338,13 +308,10 @@ impl Sema<'_> {
         if let Some(attr) = param.attrs.iter().find(|a| a.name == "function_constant")
             && let Some(arg) = attr.args.first()
         {
-            self.optional += 1;
             let leaf = self.in_const_mode(|s| {
                 let operand = s.expr(arg)?;
                 s.to_bool(operand, arg.span)
-            });
-            self.optional -= 1;
-            let leaf = leaf?;
+            })?;
             bound = self.const_of(&leaf).is_some_and(|c| c.bits != 0);
         }
         let given = param
