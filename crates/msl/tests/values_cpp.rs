@@ -170,3 +170,14 @@ kernel void k(device float *out [[buffer(0)]], constant Params &p [[buffer(1)]])
         .collect();
     assert_eq!(got, [2.5, 24.0, 40.0]);
 }
+
+#[test]
+fn typename_in_sizeof_and_casts() {
+    let source = "#include <metal_stdlib>
+using namespace metal;
+struct Block { int a[3]; }; struct Quant { using block = Block; using scalar = short; };
+template <typename Q> int bytes() { return sizeof(typename Q::block) + alignof(typename Q::block); }
+template <typename Q> int narrow(int x) { return (typename Q::scalar)(x); }
+kernel void k(device int *o, device const int *in) { o[0] = bytes<Quant>(); o[1] = narrow<Quant>(in[0]); }";
+    assert_eq!(run_ints(source, &[65537 + 4], 2), [16, 5]);
+}

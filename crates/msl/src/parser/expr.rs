@@ -221,8 +221,9 @@ impl Parser<'_> {
             let ty = self.attempt(|p| {
                 p.bump();
                 p.no_gt = false;
+                let named = p.peek().is_ident("typename");
                 let ty = p.type_id()?;
-                Ok((p.eat(Punct::RParen) && p.is_certainly_type(&ty)).then_some(ty))
+                Ok((p.eat(Punct::RParen) && (named || p.is_certainly_type(&ty))).then_some(ty))
             });
             self.no_gt = no_gt;
             if let Some(ty) = ty {
@@ -260,11 +261,12 @@ impl Parser<'_> {
         let ty = self.attempt(|p| {
             p.bump();
             p.no_gt = false;
+            let named = p.peek().is_ident("typename");
             let ty = p.type_id()?;
             if !p.eat(Punct::RParen) {
                 return Ok(None);
             }
-            let known = p.is_certainly_type(&ty);
+            let known = named || p.is_certainly_type(&ty);
             let next = p.peek();
             let operand = match &next.kind {
                 TokenKind::Ident(w) => !matches!(w.as_str(), "and" | "or" | "xor"),
