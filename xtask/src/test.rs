@@ -57,6 +57,12 @@ pub fn run(options: &Options) -> Result<bool, String> {
             tally.command(&format!("{folder} on the {path} path"), &mut command);
         }
     }
+    tally.command(
+        "tests/errors",
+        Command::new(anymetal())
+            .args(["test", "tests/errors"])
+            .current_dir(root()),
+    );
     // Kernels that ask where their elements are give the same with another layout; the files say which do not ask.
     tally.command(
         "kernels with another layout of cooperative tensors",
