@@ -211,6 +211,11 @@ struct Renderer<'a> {
     out: String,
 }
 
+/// A chain of more instantiations than this shows its ends only.
+const LONG_CHAIN: usize = 10;
+/// As many instantiations at either end.
+const CHAIN_ENDS: usize = 4;
+
 /// Characters of a source line that are shown.
 const LONG_LINE: usize = 200;
 
@@ -243,7 +248,20 @@ impl Renderer<'_> {
             self.remark(width, "help", help);
         }
         self.expansion_notes(d.primary.span, width);
-        for frame in &d.instantiation_chain {
+        let chain = &d.instantiation_chain;
+        let shown = if chain.len() > LONG_CHAIN {
+            CHAIN_ENDS
+        } else {
+            chain.len()
+        };
+        for (i, frame) in chain.iter().enumerate() {
+            if i == shown && chain.len() > LONG_CHAIN {
+                let left_out = chain.len() - 2 * CHAIN_ENDS;
+                self.remark(width, "note", &format!("({left_out} more instantiations)"));
+            }
+            if i >= shown && i < chain.len() - shown {
+                continue;
+            }
             let at = self.sources.location(frame.span);
             self.remark(
                 width,
@@ -476,6 +494,19 @@ error[E0001]: 'a' is declared twice
   = note: in instantiation of 'f<float>' requested at k.metal:1:1
 ";
         assert_eq!(d.render(&map), expected);
+    }
+
+    #[test]
+    fn long_chains_show_their_ends() {
+        let (map, mut d) = sample();
+        for depth in 1..LONG_CHAIN {
+            d = d.instantiated(format!("f<{depth}>"), Span::default());
+        }
+        assert_eq!(d.render(&map).matches("in instantiation of").count(), LONG_CHAIN);
+        let text = d.instantiated("outermost", Span::default()).render(&map);
+        assert_eq!(text.matches("in instantiation of").count(), 2 * CHAIN_ENDS);
+        assert!(text.contains("= note: (3 more instantiations)\n"), "{text}");
+        assert!(text.contains("'f<float>'") && text.contains("'outermost'"), "{text}");
     }
 
     #[test]
