@@ -395,7 +395,12 @@ impl Sema<'_> {
             offsets.extend(inner.iter().map(|o| o + size));
             size += bytes;
             if leaves.len() as u64 > MAX_LEAVES || size >= 1 << 40 {
-                return self.err("E0495", "this class is too large", decl.span);
+                return self.err_help(
+                    "E0495",
+                    "this class is too large",
+                    decl.span,
+                    "a class has at most 1048576 scalars and less than 1 TiB here; keep large parts in device or threadgroup memory",
+                );
             }
         }
         for attr in decl.attrs.iter().filter(|a| a.name == "alignas") {
