@@ -5,8 +5,8 @@ use std::time::Duration;
 use anymetal::{Buffer, Device, ElementFormat, Queue};
 
 use crate::kernels::{filled, ints, pipeline};
-use crate::products::{WEIGHTS, no_nan};
-use crate::{Result, bandwidth, measure, report, report_peer};
+use crate::products::{WEIGHTS, packed_weights};
+use crate::{Result, measure, report, report_peer};
 
 const N: usize = 4096;
 
@@ -40,12 +40,7 @@ const fn case(name: &'static str, file: &'static str, kernel: &'static str, byte
 /// One row by 4096 × 4096 weights, over at least 1 GiB of them before the first ones come again; and 16 rows through a tile.
 pub fn custom(seconds: f64) -> Result<()> {
     let device = Device::system_default();
-    let words: Vec<u64> = (0..WEIGHTS as u64 / 8)
-        .map(|i| i.wrapping_mul(0x9e37_79b9_7f4a_7c15) & 0x7777_7777_7777_7777)
-        .collect();
-    let rate = bandwidth::measure(&words);
-    eprintln!("two-core read of {WEIGHTS} bytes: {:.2} GB/s", rate / 1e9);
-    let weights = device.new_buffer_with_bytes(&words.into_iter().flat_map(no_nan).collect::<Vec<u8>>())?;
+    let (weights, rate) = packed_weights(&device)?;
     let y = device.new_buffer(16 * N * 4)?;
     let x = filled(&device, ElementFormat::F16, 16 * N, 1)?;
     let queue = device.new_queue();

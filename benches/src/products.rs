@@ -67,11 +67,8 @@ pub fn mxfp8(seconds: f64) -> Result<()> {
 /// Bytes of weights that the products with few rows go through before they come back to the first ones.
 pub(crate) const WEIGHTS: usize = 1 << 30;
 
-/// `kernels/quantised_linear.metal` with 1, 4 and 16 rows and weights of 4096 × 4096. The peer is memory itself: how long two
-/// cores take to read the packed weights.
-pub fn linear(seconds: f64) -> Result<()> {
-    const N: usize = 4096;
-    let device = Device::system_default();
+/// [`WEIGHTS`] bytes of packed weights, and how many bytes of them two cores read in a second.
+pub(crate) fn packed_weights(device: &Device) -> Result<(Buffer, f64)> {
     let words: Vec<u64> = (0..WEIGHTS as u64 / 8)
         .map(|i| i.wrapping_mul(0x9e37_79b9_7f4a_7c15) & 0x7777_7777_7777_7777)
         .collect();
@@ -79,6 +76,15 @@ pub fn linear(seconds: f64) -> Result<()> {
     eprintln!("two-core read of {WEIGHTS} bytes: {:.2} GB/s", rate / 1e9);
     // No byte has its sign bit or all of its low bits set: none is a NaN in any format.
     let weights = device.new_buffer_with_bytes(&words.into_iter().flat_map(no_nan).collect::<Vec<u8>>())?;
+    Ok((weights, rate))
+}
+
+/// `kernels/quantised_linear.metal` with 1, 4 and 16 rows and weights of 4096 × 4096. The peer is memory itself: how long two
+/// cores take to read the packed weights.
+pub fn linear(seconds: f64) -> Result<()> {
+    const N: usize = 4096;
+    let device = Device::system_default();
+    let (weights, rate) = packed_weights(&device)?;
     let y = device.new_buffer(16 * N * 4)?;
     let x = filled(&device, ElementFormat::F16, 16 * N, 1)?;
     let queue = device.new_queue();
@@ -123,7 +129,7 @@ pub fn linear(seconds: f64) -> Result<()> {
 }
 
 /// Spreads a word over its bytes, signs included, without a byte that is a NaN in E4M3.
-pub(crate) fn no_nan(word: u64) -> [u8; 8] {
+fn no_nan(word: u64) -> [u8; 8] {
     let signs = word.wrapping_mul(0xd6e8_feb8_6659_fd93) & 0x8888_8888_8888_8888;
     let bytes = (word | signs).to_le_bytes();
     bytes.map(|byte| if byte & 0x7f == 0x7f { byte ^ 1 } else { byte })
