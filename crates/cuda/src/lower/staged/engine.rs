@@ -124,7 +124,7 @@ impl Engine<'_> {
     pub(super) fn multiply_stage(&mut self, left: Reg, right: Reg, sums: &[Reg], keep: bool) {
         let plan = self.plan;
         // 32 bytes of K an instruction: along lines, or 16 lines further.
-        let advance = |side: Side| if plan.along_k(side) { 32 >> 4 } else { 16 * LINE >> 4 };
+        let advance = |side: Side| if plan.along_k(side) { 32 >> 4 } else { LINE };
         let per_block = (plan.n / 2) as usize;
         put!(self, "wgmma.fence.sync.aligned");
         for k in 0..LINE / 32 {

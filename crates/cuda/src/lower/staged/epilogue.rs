@@ -101,7 +101,13 @@ impl Engine<'_> {
                     let half = this.writer.reg(Class::B16);
                     put!(this, "mov.b16 {half}, 0");
                     put!(this, "@{there} ld.global.b16 {half}, [{address}+{offset}]");
-                    put!(this, "cvt.f32.{} {value}, {half}", element.ptx());
+                    if element == Output::F16 {
+                        put!(this, "cvt.f32.f16 {value}, {half}");
+                    } else {
+                        let zero = this.writer.reg(Class::B16);
+                        put!(this, "mov.b16 {zero}, 0");
+                        put!(this, "mov.b32 {value}, {{{zero}, {half}}}");
+                    }
                 }
             }
             put!(this, "add.f32 {sum}, {sum}, {value}");

@@ -1,30 +1,30 @@
-//! Products of a threadgroup through shared memory: a pipeline of stages that warpgroup instructions read.
+//! Products of a threadgroup through shared memory: a pipeline of stages that the tensor cores read.
 //!
-//! What is staged is decided when the kernel is compiled (shape, types, which dimension runs along memory) and when it runs: bulk copies want
-//! 16-byte addresses and pitches, and operands that exist at all. A uniform branch takes everything else to the general product.
+//! How a product is staged is decided when the kernel is compiled (shape, types, which dimension runs along memory). Whether it may be is decided when
+//! it runs: copies want 16-byte addresses and pitches, and operands that exist at all. A uniform branch takes everything else to the general product.
 
 mod bulk;
 mod copied;
 mod engine;
 mod epilogue;
 mod mma;
+mod order;
 mod plan;
+mod select;
+mod widened;
 
-use anymetal_formats::ElementFormat;
-use anymetal_ir::{AddressSpace, Extent, MatmulDescriptor, Operand, TensorRef};
+use anymetal_ir::{Extent, MatmulDescriptor, Operand, ScalePlane, TensorRef};
 
 use self::engine::{Engine, Source};
 use self::epilogue::{Output, Target};
-use self::plan::{Input, MAP_BYTES, Plan, Side, Unit};
+use self::plan::{MAP_BYTES, Plan, Side};
+use self::select::Feed;
+use self::widened::{Packed, Scales, UNIT};
 use super::{Lower, Result};
 use crate::abi;
 use crate::ptx;
 use crate::ptx::{Class, Reg};
 
-/// Shared memory that a staged product may take.
-const STAGING_LIMIT: u32 = 200 * 1024;
-/// Shared memory that lets two blocks share a multiprocessor.
-const HALF_LIMIT: u32 = 112 * 1024;
 /// Pitches and extents stay below this in tensor maps.
 const PITCH_LIMIT: u64 = 1 << 40;
 /// K at most, so that positions stay in 32 bits.
@@ -43,7 +43,7 @@ impl Lower<'_> {
         let (Operand::Tensor(a), Operand::Tensor(b), Operand::Tensor(c)) = (left, right, destination) else {
             return Ok(false);
         };
-        let Some((plan, output)) = self.staged_plan(descriptor, simdgroups, a, b, c) else {
+        let Some((plan, feed, output)) = self.staged_plan(descriptor, simdgroups, [a, b, c]) else {
             return Ok(false);
         };
         let generic = self.writer.label();
@@ -55,10 +55,10 @@ impl Lower<'_> {
         ptx!(self, "min.s32 {depth}, {}, {}", source_a.depth, source_b.depth);
         source_b.depth = depth;
         let target = self.staged_target(descriptor, c, output);
-        let origins = [a, b, c].map(|tensor| tensor.origin.clone()).concat();
-        let fits = self.staged_fits(&source_a, &source_b, &origins);
+        let fits = self.staged_fits(&source_a, &source_b, [a, b, c], &feed);
         ptx!(self, "@!{fits} bra {generic}");
-        let workspace = self.staged_workspace();
+        let workspace = matches!(feed, Feed::Bulk).then(|| self.staged_workspace());
+        let scales = [a, b].map(|tensor| tensor.scales.as_ref().map(|plane| self.staged_scales(tensor, plane)));
         self.stage(plan.shared_bytes());
         let shared = self.reg(Class::B32);
         ptx!(self, "mov.u32 {shared}, smem");
@@ -78,7 +78,18 @@ impl Lower<'_> {
         if descriptor.accumulate {
             engine.add_target(&target, &sums);
         }
-        engine.bulk(&source_a, &source_b, workspace, &sums);
+        match (feed, workspace) {
+            (Feed::Bulk, Some(workspace)) => engine.bulk(&source_a, &source_b, workspace, &sums),
+            (Feed::Widened(packings), _) => {
+                let packed = |index: usize, source: Source| Packed {
+                    source,
+                    packing: packings[index],
+                    scales: scales[index],
+                };
+                engine.widened(&packed(0, source_a), &packed(1, source_b), &sums);
+            }
+            _ => engine.copied(&source_a, &source_b, &sums),
+        }
         engine.store(&target, &sums);
         engine.barrier();
         ptx!(self, "bra.uni {end}");
@@ -86,67 +97,6 @@ impl Lower<'_> {
         self.matmul(descriptor, simdgroups, left, right, destination)?;
         self.writer.place(end);
         Ok(true)
-    }
-
-    /// How the product would be made; `None` if it cannot be staged.
-    fn staged_plan(
-        &self,
-        descriptor: &MatmulDescriptor,
-        simdgroups: u32,
-        a: &TensorRef,
-        b: &TensorRef,
-        c: &TensorRef,
-    ) -> Option<(Plan, Output)> {
-        if !self.options.target.has_wgmma() || self.options.checked {
-            return None;
-        }
-        let input = match (a.format, b.format) {
-            (ElementFormat::BF16, ElementFormat::BF16) => Input::BF16,
-            (ElementFormat::F16, ElementFormat::F16) => Input::F16,
-            _ => return None,
-        };
-        let output = match c.format {
-            ElementFormat::F32 => Output::F32,
-            ElementFormat::F16 => Output::F16,
-            ElementFormat::BF16 => Output::BF16,
-            _ => return None,
-        };
-        let plain = |tensor: &TensorRef| {
-            tensor.origin.len() == 2
-                && tensor.scales.is_none()
-                && matches!(tensor.space, AddressSpace::Device | AddressSpace::Constant)
-                && self.constant(tensor.strides[0]) == Some(1)
-        };
-        if ![a, b, c].into_iter().all(plain) {
-            return None;
-        }
-        let mut plan = Plan {
-            m: descriptor.m,
-            n: descriptor.n,
-            warps: simdgroups,
-            unit: Unit::Warpgroup,
-            input,
-            left_along_k: !descriptor.transpose_left,
-            right_along_k: descriptor.transpose_right,
-            stages: 2,
-            banded: false,
-        };
-        if !plan.fits() {
-            return None;
-        }
-        // Small tiles leave room for a second block on the multiprocessor; large ones take all there is.
-        let limit = if plan.warps == 4 { HALF_LIMIT } else { STAGING_LIMIT };
-        while plan.stages < 6
-            && (Plan {
-                stages: plan.stages + 1,
-                ..plan
-            })
-            .shared_bytes()
-                <= limit
-        {
-            plan.stages += 1;
-        }
-        (plan.stages >= 3).then_some((plan, output))
     }
 
     /// The address of the first element of a view whose dimension 0 has stride 1, and its pitch in bytes.
@@ -209,13 +159,32 @@ impl Lower<'_> {
         }
     }
 
-    /// True if bulk copies can bring the operands: aligned, of positive pitch and extents, and no view begins before its base.
-    fn staged_fits(&mut self, a: &Source, b: &Source, origins: &[anymetal_ir::ValueId]) -> Reg {
+    /// The scales of a view's first row, from its first element along K on.
+    fn staged_scales(&mut self, tensor: &TensorRef, plane: &ScalePlane) -> Scales {
+        let (block, address) = (self.reg(Class::B64), self.reg(Class::B64));
+        let [x, y] = [self.value(tensor.origin[0]), self.value(tensor.origin[1])];
+        let (pitch, pointer) = (self.value(plane.strides[1]), self.value(plane.pointer));
+        ptx!(self, "shr.s64 {block}, {x}, 5");
+        ptx!(self, "mad.lo.s64 {address}, {y}, {pitch}, {pointer}");
+        ptx!(self, "add.s64 {address}, {address}, {block}");
+        Scales { address, pitch }
+    }
+
+    /// True if the feed can bring the operands: aligned, of positive pitch and extents, and no view begins before its base.
+    fn staged_fits(&mut self, a: &Source, b: &Source, tensors: [&TensorRef; 3], feed: &Feed) -> Reg {
         let (bits, low, fits) = (self.reg(Class::B64), self.reg(Class::B32), self.reg(Class::Pred));
         ptx!(self, "or.b64 {bits}, {}, {}", a.address, a.pitch);
         ptx!(self, "or.b64 {bits}, {bits}, {}", b.address);
         ptx!(self, "or.b64 {bits}, {bits}, {}", b.pitch);
         ptx!(self, "cvt.u32.u64 {low}, {bits}");
+        if matches!(feed, Feed::Widened(_)) {
+            // Units of 16 elements that exist whole.
+            for depth in [a.depth, b.depth] {
+                let rest = self.reg(Class::B32);
+                ptx!(self, "and.b32 {rest}, {depth}, {}", UNIT - 1);
+                ptx!(self, "or.b32 {low}, {low}, {rest}");
+            }
+        }
         ptx!(self, "and.b32 {low}, {low}, 15");
         ptx!(self, "setp.eq.u32 {fits}, {low}, 0");
         for pitch in [a.pitch, b.pitch] {
@@ -225,10 +194,18 @@ impl Lower<'_> {
         for extent in [a.rows, a.depth, b.rows, b.depth] {
             ptx!(self, "setp.gt.and.s32 {fits}, {extent}, 0, {fits}");
         }
-        for &origin in origins {
-            if self.constant(origin).is_none_or(|bits| (bits as i64) < 0) {
-                let origin = self.value(origin);
-                ptx!(self, "setp.ge.and.s64 {fits}, {origin}, 0, {fits}");
+        for tensor in tensors {
+            for (dimension, &origin) in tensor.origin.iter().enumerate() {
+                let known = self.constant(origin).map(|bits| bits as i64);
+                let register = self.value(origin);
+                if known.is_none_or(|origin| origin < 0) {
+                    ptx!(self, "setp.ge.and.s64 {fits}, {register}, 0, {fits}");
+                }
+                if dimension == 0 && tensor.scales.is_some() && known.is_none_or(|origin| origin % 32 != 0) {
+                    let rest = self.reg(Class::B64);
+                    ptx!(self, "and.b64 {rest}, {register}, 31");
+                    ptx!(self, "setp.eq.and.s64 {fits}, {rest}, 0, {fits}");
+                }
             }
         }
         fits
