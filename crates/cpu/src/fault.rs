@@ -5,6 +5,8 @@ use std::fmt;
 use anymetal_formats::ElementFormat;
 use anymetal_ir::AddressSpace;
 
+use crate::memory::MemoryError;
+
 /// Why a kernel cannot be compiled for the CPU.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -176,6 +178,9 @@ pub enum LaunchError {
         /// How.
         mismatch: TensorMismatch,
     },
+    /// A bound memory cannot be reached.
+    #[error(transparent)]
+    Memory(MemoryError),
     /// The system has no memory for the executor's own state.
     #[error("cannot allocate {bytes} bytes for the executor")]
     OutOfMemory {
