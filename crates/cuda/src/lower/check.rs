@@ -1,0 +1,1 @@
+//! Checked mode: bounds of accesses, and the record of the first fault.

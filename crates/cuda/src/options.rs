@@ -1,0 +1,124 @@
+//! What PTX is made for, and what is told about it.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::abi::ParameterBlock;
+
+/// A chip that PTX is made for (`.target`).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub struct Target {
+    /// Compute capability: 80, 90, 100, 120.
+    pub sm: u32,
+    /// The target has the suffix `a`: instructions of this chip alone (`wgmma`) may be used.
+    pub arch_specific: bool,
+}
+
+impl Target {
+    /// `sm_80`, the oldest that is supported: everything by `mma.sync`.
+    pub const SM_80: Target = Target {
+        sm: 80,
+        arch_specific: false,
+    };
+    /// `sm_90a`: Hopper with `wgmma` and bulk tensor copies.
+    pub const SM_90A: Target = Target {
+        sm: 90,
+        arch_specific: true,
+    };
+
+    /// The target for a device of a compute capability: with the suffix `a` from 9.0 on.
+    pub const fn of_capability(major: u32, minor: u32) -> Target {
+        let sm = major * 10 + minor;
+        Target {
+            sm,
+            arch_specific: sm >= 90,
+        }
+    }
+
+    /// Has `wgmma`, bulk tensor copies and `mbarrier` pipelines as this backend uses them.
+    pub const fn has_wgmma(self) -> bool {
+        self.sm == 90 && self.arch_specific
+    }
+
+    /// Converts fp8 by instructions (`cvt.rn.f16x2.e4m3x2`).
+    pub const fn has_fp8_conversion(self) -> bool {
+        self.sm >= 89
+    }
+
+    /// The lowest PTX ISA version that has this target and what the backend uses on it.
+    pub const fn ptx_version(self) -> (u32, u32) {
+        match self.sm {
+            ..=89 => (7, 8),
+            90 => (8, 3),
+            100 => (8, 6),
+            _ => (8, 7),
+        }
+    }
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "sm_{}{}", self.sm, if self.arch_specific { "a" } else { "" })
+    }
+}
+
+impl FromStr for Target {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let bad = || format!("`{text}` is no target: write sm_80, sm_90a, sm_100a or sm_120a");
+        let number = text.strip_prefix("sm_").ok_or_else(bad)?;
+        let (digits, arch_specific) = match number.strip_suffix('a') {
+            Some(digits) => (digits, true),
+            None => (number, false),
+        };
+        let sm = digits.parse().map_err(|_| bad())?;
+        if !(80..=130).contains(&sm) || (arch_specific && sm < 90) {
+            return Err(bad());
+        }
+        Ok(Target { sm, arch_specific })
+    }
+}
+
+/// How a kernel is compiled.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct PtxOptions {
+    /// The chip.
+    pub target: Target,
+    /// Every access is checked against its buffer; the first fault is recorded and the access does nothing.
+    pub checked: bool,
+    /// Layout compatibility queries answer false.
+    pub force_incompatible: bool,
+    /// No two arguments are bound to overlapping memory: reads of what the kernel does not write may be moved and cached.
+    pub unaliased: bool,
+}
+
+impl Default for PtxOptions {
+    fn default() -> Self {
+        PtxOptions {
+            target: Target::SM_90A,
+            checked: false,
+            force_incompatible: false,
+            unaliased: true,
+        }
+    }
+}
+
+/// A compiled kernel.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PtxModule {
+    /// The PTX text.
+    pub text: String,
+    /// The name of its `.entry`.
+    pub entry: String,
+    /// Where a launch writes what.
+    pub parameters: ParameterBlock,
+    /// Bytes of dynamic shared memory before the kernel's dynamic threadgroup arguments: staging area and threadgroup objects.
+    pub shared_bytes: u32,
+    /// Bytes of [`abi::Header::workspace`](crate::abi::WORKSPACE) that each block needs; 0 for none.
+    pub workspace_bytes: u32,
+    /// Threads of a threadgroup at most (what `.maxntid` says).
+    pub max_threads: u32,
+    /// Threads to launch beyond the threadgroup's own (whole warps of the backend, at the end).
+    pub hidden_threads: u32,
+}
