@@ -306,10 +306,7 @@ impl HostMemory {
     ///
     /// # Errors
     /// Those of `body`.
-    pub fn with_mirror<R>(
-        &self,
-        body: impl FnOnce(&mut Mirrored) -> Result<R, MemoryError>,
-    ) -> Result<R, MemoryError> {
+    pub fn with_mirror<R>(&self, body: impl FnOnce(&mut Mirrored) -> Result<R, MemoryError>) -> Result<R, MemoryError> {
         self.mirrored(&self.exclusive(), body)
     }
 
@@ -321,7 +318,9 @@ impl HostMemory {
             let _guard = self.shared();
             let state = self.mirror_state();
             if let (true, Some(mirror)) = (state.ahead, &state.mirror) {
-                return mirror.read(offset, into).map_err(|reason| MemoryError::Mirror { reason });
+                return mirror
+                    .read(offset, into)
+                    .map_err(|reason| MemoryError::Mirror { reason });
             }
         }
         let _guard = self.shared_and_settled()?;

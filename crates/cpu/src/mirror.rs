@@ -154,7 +154,10 @@ mod tests {
 
     #[test]
     fn bytes_move_only_when_they_must() {
-        let (memory, device) = (HostMemory::from_bytes(&[1, 2, 3, 4, 5, 6, 7, 8]).unwrap(), Arc::default());
+        let (memory, device) = (
+            HostMemory::from_bytes(&[1, 2, 3, 4, 5, 6, 7, 8]).unwrap(),
+            Arc::default(),
+        );
         assert_eq!(make_resident(&memory, &device, true), 8);
         assert_eq!(make_resident(&memory, &device, true), 0, "nothing changed on the host");
         device.bytes.lock().unwrap()[2] = 30;
@@ -218,7 +221,11 @@ mod tests {
             *memory.as_ptr().add(1) = 2;
         }
         drop(lock);
-        assert_eq!(make_resident(&memory, &device, true), 2, "the dispatch may have written all of it");
+        assert_eq!(
+            make_resident(&memory, &device, true),
+            2,
+            "the dispatch may have written all of it"
+        );
         device.bytes.lock().unwrap()[0] = 3;
         let frozen = memory.freeze().map_err(|_| "shared").unwrap();
         assert_eq!(frozen.as_ref(), [3, 2]);

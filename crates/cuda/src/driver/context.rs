@@ -94,7 +94,9 @@ impl Properties {
 pub fn devices() -> Result<Vec<Properties>, DriverError> {
     let driver = Driver::get()?;
     let all = (0..driver.count()?).map(|ordinal| Properties::read(driver, ordinal));
-    Ok(all.filter_map(|found| found.ok().map(|(_, properties)| properties)).collect())
+    Ok(all
+        .filter_map(|found| found.ok().map(|(_, properties)| properties))
+        .collect())
 }
 
 /// An opened device. There is one for each device of the process; it is never closed, since other parts of the process may
@@ -159,7 +161,9 @@ impl Context {
         };
         let mut pool: Handle = std::ptr::null_mut();
         // SAFETY: reads the properties, writes one handle.
-        driver.check("cuMemPoolCreate", unsafe { (functions.pool_create)(&mut pool, &wanted) })?;
+        driver.check("cuMemPoolCreate", unsafe {
+            (functions.pool_create)(&mut pool, &wanted)
+        })?;
         // Freed memory stays with the pool for the next buffer; `allocate` gives it back when the device is full.
         let mut keep = u64::MAX;
         // SAFETY: the attribute is a 64-bit number.
@@ -208,7 +212,9 @@ impl Context {
             return Err(lost.clone());
         }
         // SAFETY: the context is retained for the life of the process.
-        self.check("cuCtxSetCurrent", unsafe { (self.functions().set_current)(self.handle) })
+        self.check("cuCtxSetCurrent", unsafe {
+            (self.functions().set_current)(self.handle)
+        })
     }
 
     /// An error for every code but success. A code that says that the device is gone is kept.
@@ -268,10 +274,7 @@ impl Context {
             let code = unsafe { (self.functions().pool_get)(self.pool, attribute, (&raw mut value).cast::<c_void>()) };
             self.check("cuMemPoolGetAttribute", code).map(|()| value)
         };
-        Ok((
-            get(sys::pool::USED_MEM_CURRENT)?,
-            get(sys::pool::RESERVED_MEM_CURRENT)?,
-        ))
+        Ok((get(sys::pool::USED_MEM_CURRENT)?, get(sys::pool::RESERVED_MEM_CURRENT)?))
     }
 }
 

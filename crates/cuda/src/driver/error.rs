@@ -7,7 +7,9 @@ use super::sys::Code;
 #[non_exhaustive]
 pub enum DriverError {
     /// This machine has no CUDA driver.
-    #[error("no CUDA driver: {library} was not found ({reason}); a machine with an NVIDIA GPU gets it with NVIDIA's driver")]
+    #[error(
+        "no CUDA driver: {library} was not found ({reason}); a machine with an NVIDIA GPU gets it with NVIDIA's driver"
+    )]
     NoDriver {
         /// The library's name.
         library: &'static str,
@@ -66,7 +68,10 @@ pub enum DriverError {
         reason: String,
     },
     /// The driver does not assemble a kernel.
-    #[error("the driver does not accept the PTX of kernel `{kernel}`: {reason}{}", log_lines(log))]
+    #[error(
+        "the driver does not accept the PTX of kernel `{kernel}`: {reason}{}",
+        log_lines(log)
+    )]
     Assemble {
         /// The kernel.
         kernel: String,
@@ -102,7 +107,10 @@ pub enum DriverError {
 
 fn log_lines(log: &str) -> String {
     let lines = log.trim().lines().filter(|line| !line.trim().is_empty());
-    lines.take(12).map(|line| format!("\n    {}", line.trim_end())).collect()
+    lines
+        .take(12)
+        .map(|line| format!("\n    {}", line.trim_end()))
+        .collect()
 }
 
 /// What an error code says of the device: `Some` when it is gone, and whether a bad address did it.
@@ -128,7 +136,11 @@ mod tests {
             library: "libcuda.so.1",
             reason: "cannot open shared object file".into(),
         };
-        assert!(missing.to_string().starts_with("no CUDA driver: libcuda.so.1 was not found"));
+        assert!(
+            missing
+                .to_string()
+                .starts_with("no CUDA driver: libcuda.so.1 was not found")
+        );
         let none = DriverError::NoDevice { ordinal: 3, count: 2 };
         assert_eq!(
             none.to_string(),

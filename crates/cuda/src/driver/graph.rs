@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use super::context::Context;
+use super::dispatch::Prepared;
 use super::error::DriverError;
+use super::memory::DeviceMemory;
 use super::module::Stream;
 use super::sys::{self, Handle};
 
@@ -11,6 +13,9 @@ use super::sys::{self, Handle};
 pub struct Graph {
     context: Arc<Context>,
     handle: Handle,
+    /// What its launches name.
+    _dispatches: Vec<Prepared>,
+    _faults: Option<Arc<DeviceMemory>>,
 }
 
 // SAFETY: a handle of the driver's; launches of one graph are kept apart by the stream's order.
@@ -48,10 +53,12 @@ impl Recorder<'_> {
 }
 
 impl Context {
-    /// Records what `body` puts on the recorder's stream. The memory that it names must live as long as the graph.
-    pub(crate) fn record_graph(
+    /// Records dispatches, in order. `faults` is the memory of their fault records, which every replay sets to zero first. The memory
+    /// that is bound to the dispatches must live as long as the graph.
+    pub fn record_graph(
         self: &Arc<Self>,
-        body: impl FnOnce(&Recorder) -> Result<(), DriverError>,
+        dispatches: Vec<Prepared>,
+        faults: Option<Arc<DeviceMemory>>,
     ) -> Result<Graph, DriverError> {
         self.enter()?;
         let functions = self.functions();
@@ -61,7 +68,12 @@ impl Context {
         self.check("cuStreamCreate", unsafe {
             (functions.stream_create)(&mut stream, sys::STREAM_NON_BLOCKING)
         })?;
-        let recorded = self.capture(stream, body);
+        let recorded = self.capture(stream, |recorder| {
+            if let Some(memory) = &faults {
+                recorder.clear(memory.address(), memory.len())?;
+            }
+            dispatches.iter().try_for_each(|dispatch| dispatch.record(recorder))
+        });
         // SAFETY: created above; nothing runs on it, since it only recorded.
         unsafe { (functions.stream_destroy)(stream) };
         let graph = recorded?;
@@ -74,6 +86,8 @@ impl Context {
         Ok(Graph {
             context: self.clone(),
             handle,
+            _dispatches: dispatches,
+            _faults: faults,
         })
     }
 

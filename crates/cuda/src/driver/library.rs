@@ -25,7 +25,10 @@ impl Driver {
     /// The driver of this machine, opened and initialised the first time.
     pub fn get() -> Result<&'static Driver, DriverError> {
         static DRIVER: OnceLock<Result<Driver, DriverError>> = OnceLock::new();
-        DRIVER.get_or_init(|| Driver::open(LIBRARY)).as_ref().map_err(Clone::clone)
+        DRIVER
+            .get_or_init(|| Driver::open(LIBRARY))
+            .as_ref()
+            .map_err(Clone::clone)
     }
 
     /// Opens a library by name.

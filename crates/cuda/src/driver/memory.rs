@@ -33,13 +33,16 @@ impl Context {
         let mut address: DevicePointer = 0;
         if length > 0 {
             // SAFETY: writes one address.
-            let take =
-                |address: &mut DevicePointer| unsafe { (self.functions().allocate)(address, length, self.pool(), self.stream()) };
+            let take = |address: &mut DevicePointer| unsafe {
+                (self.functions().allocate)(address, length, self.pool(), self.stream())
+            };
             let mut code = take(&mut address);
             if code == ERROR_OUT_OF_MEMORY {
                 self.synchronize()?;
                 // SAFETY: the pool lives as long as the context.
-                self.check("cuMemPoolTrimTo", unsafe { (self.functions().pool_trim)(self.pool(), 0) })?;
+                self.check("cuMemPoolTrimTo", unsafe {
+                    (self.functions().pool_trim)(self.pool(), 0)
+                })?;
                 code = take(&mut address);
             }
             if code == ERROR_OUT_OF_MEMORY {
@@ -172,7 +175,13 @@ impl DeviceMemory {
     }
 
     /// Copies from other memory of the same device, in the order of the stream.
-    pub fn copy_from(&self, offset: usize, from: &DeviceMemory, from_offset: usize, bytes: usize) -> Result<(), DriverError> {
+    pub fn copy_from(
+        &self,
+        offset: usize,
+        from: &DeviceMemory,
+        from_offset: usize,
+        bytes: usize,
+    ) -> Result<(), DriverError> {
         self.assert_range(offset, bytes);
         from.assert_range(from_offset, bytes);
         if bytes == 0 {
@@ -182,7 +191,9 @@ impl DeviceMemory {
         let (functions, stream) = (self.context.functions(), self.context.stream());
         let (to, source) = (self.address + offset as u64, from.address + from_offset as u64);
         // SAFETY: both ranges lie inside their allocations.
-        self.context.check("cuMemcpyDtoDAsync", unsafe { (functions.copy)(to, source, bytes, stream) })
+        self.context.check("cuMemcpyDtoDAsync", unsafe {
+            (functions.copy)(to, source, bytes, stream)
+        })
     }
 
     fn copy_in(&self, offset: usize, from: *const c_void, bytes: usize) -> Result<(), DriverError> {

@@ -138,8 +138,9 @@ impl Function {
         };
         let mut block = [parameters.as_ptr().cast_mut().cast::<c_void>()];
         // SAFETY: the kernel has one parameter, which is as long as `parameters`; the driver copies it before it returns.
-        let code =
-            unsafe { (self.context.functions().launch)(&config, self.handle, block.as_mut_ptr(), std::ptr::null_mut()) };
+        let code = unsafe {
+            (self.context.functions().launch)(&config, self.handle, block.as_mut_ptr(), std::ptr::null_mut())
+        };
         self.context.launched(&self.name);
         self.context.check("cuLaunchKernelEx", code)
     }
