@@ -5,7 +5,6 @@ use std::sync::Arc;
 use super::context::Context;
 use super::dispatch::Prepared;
 use super::error::DriverError;
-use super::memory::DeviceMemory;
 use super::module::Stream;
 use super::sys::{self, Handle};
 
@@ -15,7 +14,6 @@ pub struct Graph {
     handle: Handle,
     /// What its launches name.
     _dispatches: Vec<Prepared>,
-    _faults: Option<Arc<DeviceMemory>>,
 }
 
 // SAFETY: a handle of the driver's; launches of one graph are kept apart by the stream's order.
@@ -24,12 +22,11 @@ unsafe impl Send for Graph {}
 unsafe impl Sync for Graph {}
 
 /// Something that is put on a stream while a graph is recorded.
-pub(crate) struct Recorder<'a> {
-    context: &'a Arc<Context>,
+pub(crate) struct Recorder {
     stream: Handle,
 }
 
-impl Recorder<'_> {
+impl Recorder {
     pub(super) fn stream(&self) -> Stream {
         Stream(self.stream)
     }
@@ -43,23 +40,11 @@ impl Recorder<'_> {
     ) -> Result<(), DriverError> {
         function.launch_on(self.stream(), shape, parameters)
     }
-
-    /// Sets device bytes to zero.
-    pub fn clear(&self, address: u64, bytes: usize) -> Result<(), DriverError> {
-        // SAFETY: the caller's range lies inside an allocation that it keeps as long as the graph.
-        let code = unsafe { (self.context.functions().set_bytes)(address, 0, bytes, self.stream) };
-        self.context.check("cuMemsetD8Async", code)
-    }
 }
 
 impl Context {
-    /// Records dispatches, in order. `faults` is the memory of their fault records, which every replay sets to zero first. The memory
-    /// that is bound to the dispatches must live as long as the graph.
-    pub fn record_graph(
-        self: &Arc<Self>,
-        dispatches: Vec<Prepared>,
-        faults: Option<Arc<DeviceMemory>>,
-    ) -> Result<Graph, DriverError> {
+    /// Records dispatches, in order. The memory that is bound to them must live as long as the graph.
+    pub fn record_graph(self: &Arc<Self>, dispatches: Vec<Prepared>) -> Result<Graph, DriverError> {
         self.enter()?;
         let functions = self.functions();
         let mut stream: Handle = std::ptr::null_mut();
@@ -69,9 +54,6 @@ impl Context {
             (functions.stream_create)(&mut stream, sys::STREAM_NON_BLOCKING)
         })?;
         let recorded = self.capture(stream, |recorder| {
-            if let Some(memory) = &faults {
-                recorder.clear(memory.address(), memory.len())?;
-            }
             dispatches.iter().try_for_each(|dispatch| dispatch.record(recorder))
         });
         // SAFETY: created above; nothing runs on it, since it only recorded.
@@ -87,7 +69,6 @@ impl Context {
             context: self.clone(),
             handle,
             _dispatches: dispatches,
-            _faults: faults,
         })
     }
 
@@ -100,7 +81,7 @@ impl Context {
         // SAFETY: the stream lives.
         let code = unsafe { (functions.stream_begin_capture)(stream, sys::CAPTURE_THREAD_LOCAL) };
         self.check("cuStreamBeginCapture", code)?;
-        let outcome = body(&Recorder { context: self, stream });
+        let outcome = body(&Recorder { stream });
         let mut graph: Handle = std::ptr::null_mut();
         // SAFETY: writes one handle; the capture began above.
         let code = unsafe { (functions.stream_end_capture)(stream, &mut graph) };

@@ -26,11 +26,7 @@ pub mod attribute {
     use std::ffi::c_int;
 
     pub const MAX_THREADS_PER_BLOCK: c_int = 1;
-    pub const MAX_SHARED_MEMORY_PER_BLOCK: c_int = 8;
-    pub const CLOCK_RATE: c_int = 13;
     pub const MULTIPROCESSOR_COUNT: c_int = 16;
-    pub const MEMORY_CLOCK_RATE: c_int = 36;
-    pub const GLOBAL_MEMORY_BUS_WIDTH: c_int = 37;
     pub const L2_CACHE_SIZE: c_int = 38;
     pub const COMPUTE_CAPABILITY_MAJOR: c_int = 75;
     pub const COMPUTE_CAPABILITY_MINOR: c_int = 76;
@@ -43,22 +39,17 @@ pub mod attribute {
 pub mod function {
     use std::ffi::c_int;
 
-    pub const SHARED_SIZE_BYTES: c_int = 1;
     pub const LOCAL_SIZE_BYTES: c_int = 3;
     pub const NUM_REGS: c_int = 4;
     pub const MAX_DYNAMIC_SHARED_SIZE_BYTES: c_int = 8;
-    pub const PREFERRED_SHARED_MEMORY_CARVEOUT: c_int = 9;
 }
 
 /// `CUjit_option`.
 pub mod jit {
     use std::ffi::c_int;
 
-    pub const INFO_LOG_BUFFER: c_int = 3;
-    pub const INFO_LOG_BUFFER_SIZE_BYTES: c_int = 4;
     pub const ERROR_LOG_BUFFER: c_int = 5;
     pub const ERROR_LOG_BUFFER_SIZE_BYTES: c_int = 6;
-    pub const LOG_VERBOSE: c_int = 12;
 
     /// `CUjitInputType`.
     pub const INPUT_PTX: c_int = 1;
@@ -73,9 +64,8 @@ pub mod pool {
     pub const USED_MEM_CURRENT: c_int = 7;
 }
 
-/// `CU_EVENT_DEFAULT` and `CU_EVENT_DISABLE_TIMING`.
+/// `CU_EVENT_DEFAULT`.
 pub const EVENT_DEFAULT: c_uint = 0;
-pub const EVENT_DISABLE_TIMING: c_uint = 2;
 /// `CU_STREAM_NON_BLOCKING`.
 pub const STREAM_NON_BLOCKING: c_uint = 1;
 /// `CU_STREAM_CAPTURE_MODE_THREAD_LOCAL`.
