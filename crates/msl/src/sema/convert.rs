@@ -533,11 +533,11 @@ impl Sema<'_> {
         };
         let place = self.place_of(operand)?;
         if self.const_eval > 0 && place.is_known() {
-            let ty = decayed(&Operand::Place(place.clone())).ty;
+            let ty = super::tyres::to_first(&Operand::Place(place.clone())).ty;
             return Ok(Value::one(ty, Leaf::Place(std::rc::Rc::new(place))).into());
         }
         let place = self.in_memory(place, span)?;
-        let ty = decayed(&Operand::Place(place.clone())).ty;
+        let ty = super::tyres::to_first(&Operand::Place(place.clone())).ty;
         let leaf = self.address_leaf(&place, span)?;
         Ok(Value::one(ty, leaf).into())
     }

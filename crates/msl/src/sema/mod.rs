@@ -18,6 +18,7 @@ pub mod deduce;
 pub mod emit;
 pub mod expr;
 mod flow;
+pub mod function_constant;
 pub mod instance;
 pub mod kernel;
 mod lambda;

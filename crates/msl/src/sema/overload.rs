@@ -85,15 +85,11 @@ impl Sema<'_> {
             return None;
         }
         let wanted = f.decl.this_quals.space.map_or(Space::Thread, |(s, _)| space_of(s));
-        let mut r = u32::from(this.is_const != f.decl.this_quals.is_const);
-        if wanted != this.space() {
-            // Metal refuses this where an overload is missing; here the one that is there is taken.
-            if f.decl.this_quals.space.is_some() {
-                return None;
-            }
-            r += 40;
+        // What is computed at compile time or held in registers has no place that could be the wrong one.
+        if wanted != super::convert::known_space(this, wanted) {
+            return None;
         }
-        Some(r)
+        Some(u32::from(this.is_const != f.decl.this_quals.is_const))
     }
 
     pub(super) fn rank_param(&mut self, param: &ast::Param, arg: &Arg, last: bool) -> Res<Rank> {
