@@ -59,7 +59,13 @@ impl Sema<'_> {
                     return Some(UPCAST);
                 }
                 if (to.is_const || to.reference == Reference::Rvalue) && wanted == Space::Thread {
-                    return self.rank_operand(operand, &to.ty).map(|r| r + CONVERT);
+                    // A temporary: a conversion makes one anyway, a copy out of another address space counts as one.
+                    let r = self.rank_operand(operand, &to.ty)?;
+                    return Some(match r {
+                        _ if bitfield_like => r + QUALIFY,
+                        _ if r < PROMOTE => r + CONVERT,
+                        _ => r,
+                    });
                 }
                 None
             }

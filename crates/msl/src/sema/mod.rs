@@ -27,6 +27,7 @@ pub mod library;
 mod member;
 pub mod names;
 pub mod ops;
+mod ordering;
 mod overload;
 pub mod record;
 pub mod stmt;
