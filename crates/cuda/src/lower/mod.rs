@@ -85,6 +85,7 @@ pub(crate) struct Lower<'k> {
     locals: Vec<Reg>,
     pub control: control::ControlState,
     pub coops: coop::CoopState,
+    pub handles: view::Handles,
     /// Declarations outside the entry (constant tables, …).
     pub module_declarations: String,
     /// Declarations at the head of the entry (`.local` arrays, …).
@@ -124,6 +125,7 @@ pub(crate) fn lower(kernel: &Kernel, options: &PtxOptions) -> Result<PtxModule> 
         locals,
         control: control::ControlState::default(),
         coops: coop::CoopState::default(),
+        handles: view::Handles::default(),
         module_declarations: String::new(),
         entry_declarations: String::new(),
     };
