@@ -360,7 +360,19 @@ impl<'k> Lower<'k> {
 
     /// The kernel's text, once everything is lowered.
     fn finish(self) -> Result<PtxModule> {
-        let threads = self.kernel.max_threads.unwrap_or(1024).min(1024);
+        // A dispatch has exactly as many SIMD-groups as an operation of all of them says; registers are dealt out accordingly.
+        let required = self
+            .kernel
+            .required_simdgroups
+            .iter()
+            .map(|&(groups, _)| groups.saturating_mul(32))
+            .min();
+        let threads = self
+            .kernel
+            .max_threads
+            .unwrap_or(1024)
+            .min(required.unwrap_or(1024))
+            .clamp(1, 1024);
         let shared = u64::from(self.staging_bytes.next_multiple_of(128)) + self.threadgroup_bytes();
         if shared > MAX_SHARED {
             return Err(CompileError::Unsupported {

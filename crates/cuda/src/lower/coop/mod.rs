@@ -5,6 +5,8 @@ mod convert;
 mod map;
 mod reduce;
 mod slots;
+#[cfg(test)]
+mod tests;
 mod tile;
 
 use anymetal_ir::{Block, CoopId, CoopRole, Inst, Kernel, LayoutKind, Op, Scalar, ValueId};

@@ -27,7 +27,7 @@ enum Validity {
 }
 
 /// The registers (rb, nb, i) of a slot.
-fn register_of_slot(tile: &Tile, slot: u32) -> (u32, u32, u32) {
+pub(super) fn register_of_slot(tile: &Tile, slot: u32) -> (u32, u32, u32) {
     let r = tile.layout == LayoutKind::R;
     match tile.role {
         CoopRole::RowReduction => (slot, 0, 0),
