@@ -64,8 +64,8 @@ impl Lower<'_> {
         } else {
             ptx!(self, "mov.f32 {sum}, 0f00000000");
         }
-        let row_inside = self.is_inside(&left, row_of, row);
-        let column_inside = self.is_inside(&right, column_of, column);
+        let row_inside = self.line_is_inside(&left, row_of, row);
+        let column_inside = self.line_is_inside(&right, column_of, column);
         self.writer.place(k_again);
         let finished = def!(self, Pred, "setp.ge.s32", "{at}, {end}");
         ptx!(self, "@{finished} bra {k_done}");
@@ -92,7 +92,7 @@ impl Lower<'_> {
         Ok(())
     }
 
-    fn is_inside(&mut self, region: &Region, dimension: usize, at: Reg) -> Reg {
+    fn line_is_inside(&mut self, region: &Region, dimension: usize, at: Reg) -> Reg {
         let inside = region.inside(self, dimension, Word::Known(0), None);
         def!(self, Pred, "setp.lt.s32", "{at}, {inside}")
     }
