@@ -420,8 +420,11 @@ impl<'k> Lower<'k> {
             .flatten();
         let loads = direction == Direction::Load;
         // Rows (columns) that are all alike are loaded once.
-        let same_rows = loads && matches!(shape.rows, Rows::One(Axis { repeats: true, .. })) && !tile.row_may_pad(tile.row_blocks - 1);
-        let same_columns = loads && shape.columns.repeats && !(0..tile.column_blocks).any(|nb| tile.column_may_pad(nb, 1));
+        let same_rows = loads
+            && matches!(shape.rows, Rows::One(Axis { repeats: true, .. }))
+            && !tile.row_may_pad(tile.row_blocks - 1);
+        let same_columns =
+            loads && shape.columns.repeats && !(0..tile.column_blocks).any(|nb| tile.column_may_pad(nb, 1));
         let mut first = None;
         for rb in 0..tile.row_blocks {
             if same_rows && rb > 0 {

@@ -57,7 +57,8 @@ impl<'k> Lower<'k> {
             last = self.int_add(last, part, class);
         }
         let last = if view.bits() < 8 {
-            self.bit_place(view.space, view.format, view.base, view.phase, last).address
+            self.bit_place(view.space, view.format, view.base, view.phase, last)
+                .address
         } else {
             let address = self.int_add(Int::Reg(view.base), last, class);
             self.int_reg(address, class)
