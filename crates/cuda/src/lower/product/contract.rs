@@ -89,7 +89,9 @@ impl Contraction<'_> {
 
     /// Elements and run of a window of the loop that looks at every element.
     fn slow(&self) -> (u32, u32) {
-        let registers = [self.left, self.right].iter().any(|side| matches!(side, Side::Registers(_)));
+        let registers = [self.left, self.right]
+            .iter()
+            .any(|side| matches!(side, Side::Registers(_)));
         match self.unit {
             Unit::Fma if registers => (8, 8),
             Unit::Fma => (2, 2),
@@ -114,9 +116,9 @@ impl Contraction<'_> {
             _ => None,
         };
         let condition = match (conditions, self.scales) {
-            (Some(condition), Some(scales)) => {
-                scales.fast_condition(l, self.window(self.elements)).map(|scaled| both(l, condition, scaled))
-            }
+            (Some(condition), Some(scales)) => scales
+                .fast_condition(l, self.window(self.elements))
+                .map(|scaled| both(l, condition, scaled)),
             (condition, _) => condition,
         };
         let window = self.window(self.elements);
@@ -238,7 +240,14 @@ impl Contraction<'_> {
     }
 
     /// Multiplies a window's words: those of row blocks by those of column blocks.
-    fn accumulate(&self, l: &mut Lower, a: &[Vec<Reg>], b: &[Vec<Reg>], n: u32, scales: Option<&super::scales::Loaded>) {
+    fn accumulate(
+        &self,
+        l: &mut Lower,
+        a: &[Vec<Reg>],
+        b: &[Vec<Reg>],
+        n: u32,
+        scales: Option<&super::scales::Loaded>,
+    ) {
         let sums = self.sums;
         if self.unit == Unit::Fma {
             for e in 0..n as usize {
@@ -265,7 +274,11 @@ impl Contraction<'_> {
             }
             reg
         };
-        let spare = if nothing.is_some() { [clear(l), clear(l)] } else { [sums.regs[0]; 2] };
+        let spare = if nothing.is_some() {
+            [clear(l), clear(l)]
+        } else {
+            [sums.regs[0]; 2]
+        };
         let words = |lines: &[Vec<Reg>], block: u32, step: usize| -> [Reg; 2] {
             match (lines.get(block as usize), nothing) {
                 (Some(words), _) => [words[2 * step], words[2 * step + 1]],

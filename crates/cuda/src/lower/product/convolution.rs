@@ -110,7 +110,7 @@ impl Lower<'_> {
         match destination {
             Operand::Tensor(tensor) => {
                 let target = region(self, tensor);
-                convolution.to_memory(self, &product, simdgroups, &target)
+                convolution.store_in_memory(self, &product, simdgroups, &target)
             }
             Operand::Coop(id) => {
                 let tile = self.tile(*id);
@@ -169,7 +169,7 @@ impl Convolution<'_> {
         };
     }
 
-    fn to_memory(
+    fn store_in_memory(
         &mut self,
         l: &mut Lower,
         product: &MatmulDescriptor,
@@ -333,7 +333,11 @@ impl Convolution<'_> {
             outer: 0,
             k: 1,
             map: if fma { self.columns.accumulated() } else { self.columns },
-            blocks: if fma { 2 * sums.column_blocks } else { sums.column_blocks },
+            blocks: if fma {
+                2 * sums.column_blocks
+            } else {
+                sums.column_blocks
+            },
             start: start[1],
             inside,
             lines: lines[1],

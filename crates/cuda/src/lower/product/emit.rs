@@ -49,7 +49,9 @@ impl Wide {
         match (self, other) {
             (Wide::Known(a), Wide::Known(b)) => Wide::Known(a.wrapping_add(b)),
             (Wide::Known(0), x) | (x, Wide::Known(0)) => x,
-            (Wide::Reg(a), Wide::Known(b)) | (Wide::Known(b), Wide::Reg(a)) => Wide::Reg(def!(l, B64, "add.s64", "{a}, {b}")),
+            (Wide::Reg(a), Wide::Known(b)) | (Wide::Known(b), Wide::Reg(a)) => {
+                Wide::Reg(def!(l, B64, "add.s64", "{a}, {b}"))
+            }
             (Wide::Reg(a), Wide::Reg(b)) => Wide::Reg(def!(l, B64, "add.s64", "{a}, {b}")),
         }
     }
@@ -80,7 +82,9 @@ impl Wide {
     pub fn min(self, l: &mut Lower, other: Wide) -> Wide {
         match (self, other) {
             (Wide::Known(a), Wide::Known(b)) => Wide::Known(a.min(b)),
-            (Wide::Reg(a), Wide::Known(b)) | (Wide::Known(b), Wide::Reg(a)) => Wide::Reg(def!(l, B64, "min.s64", "{a}, {b}")),
+            (Wide::Reg(a), Wide::Known(b)) | (Wide::Known(b), Wide::Reg(a)) => {
+                Wide::Reg(def!(l, B64, "min.s64", "{a}, {b}"))
+            }
             (Wide::Reg(a), Wide::Reg(b)) if a == b => self,
             (Wide::Reg(a), Wide::Reg(b)) => Wide::Reg(def!(l, B64, "min.s64", "{a}, {b}")),
         }
@@ -113,7 +117,9 @@ impl Word {
         match (self, other) {
             (Word::Known(a), Word::Known(b)) => Word::Known(a.wrapping_add(b)),
             (Word::Known(0), x) | (x, Word::Known(0)) => x,
-            (Word::Reg(a), Word::Known(b)) | (Word::Known(b), Word::Reg(a)) => Word::Reg(def!(l, B32, "add.s32", "{a}, {b}")),
+            (Word::Reg(a), Word::Known(b)) | (Word::Known(b), Word::Reg(a)) => {
+                Word::Reg(def!(l, B32, "add.s32", "{a}, {b}"))
+            }
             (Word::Reg(a), Word::Reg(b)) => Word::Reg(def!(l, B32, "add.s32", "{a}, {b}")),
         }
     }
@@ -121,7 +127,9 @@ impl Word {
     pub fn min(self, l: &mut Lower, other: Word) -> Word {
         match (self, other) {
             (Word::Known(a), Word::Known(b)) => Word::Known(a.min(b)),
-            (Word::Reg(a), Word::Known(b)) | (Word::Known(b), Word::Reg(a)) => Word::Reg(def!(l, B32, "min.s32", "{a}, {b}")),
+            (Word::Reg(a), Word::Known(b)) | (Word::Known(b), Word::Reg(a)) => {
+                Word::Reg(def!(l, B32, "min.s32", "{a}, {b}"))
+            }
             (Word::Reg(a), Word::Reg(b)) if a == b => self,
             (Word::Reg(a), Word::Reg(b)) => Word::Reg(def!(l, B32, "min.s32", "{a}, {b}")),
         }

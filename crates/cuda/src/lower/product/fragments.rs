@@ -27,11 +27,19 @@ pub(super) struct Fragments {
 impl Fragments {
     /// How many neighbours along K a lane has without an exchange.
     pub fn natural_run(tile: &Tile, by_rows: bool) -> u32 {
-        if by_rows && tile.column_map == ColumnMap::R { 4 } else { 2 }
+        if by_rows && tile.column_map == ColumnMap::R {
+            4
+        } else {
+            2
+        }
     }
 
     fn blocks(&self) -> u32 {
-        if self.by_rows { self.tile.row_blocks } else { self.tile.column_blocks }
+        if self.by_rows {
+            self.tile.row_blocks
+        } else {
+            self.tile.column_blocks
+        }
     }
 
     fn lines_are_r(&self) -> bool {
@@ -54,15 +62,16 @@ impl Fragments {
         if self.wants_r != self.lines_are_r() {
             lines = exchange_lines(l, &lines, self.wants_r);
         }
-        lines
-            .into_iter()
-            .map(|pairs| self.finish(l, &pairs, unit))
-            .collect()
+        lines.into_iter().map(|pairs| self.finish(l, &pairs, unit)).collect()
     }
 
     /// What a lane holds of a block of lines and of 8 K: in one word twice, or an element a word.
     fn pair(&self, l: &mut Lower, block: u32, k_block: u32) -> [Reg; 2] {
-        let (rb, nb) = if self.by_rows { (block, k_block) } else { (k_block, block) };
+        let (rb, nb) = if self.by_rows {
+            (block, k_block)
+        } else {
+            (k_block, block)
+        };
         if rb >= self.tile.row_blocks || nb >= self.tile.column_blocks {
             return [l.u32(0); 2];
         }
@@ -112,7 +121,11 @@ impl Fragments {
                         def!(l, B32, "prmt.b32", "{}, {second}, 0x6420", pair[0])
                     })
                     .collect();
-                let format = if element == Scalar::I8 { ElementFormat::I8 } else { ElementFormat::U8 };
+                let format = if element == Scalar::I8 {
+                    ElementFormat::I8
+                } else {
+                    ElementFormat::U8
+                };
                 widen(l, &bytes, 2 * words.len() as u32, format, unit)
             }
         }
@@ -172,7 +185,11 @@ impl Fragments {
             Storage::Pairs => {
                 let pair = l.tile_pair(self.id, rb, nb);
                 let word = shuffle(l, pair, lane);
-                let half = if i == 0 { word } else { def!(l, B32, "shr.u32", "{word}, 16") };
+                let half = if i == 0 {
+                    word
+                } else {
+                    def!(l, B32, "shr.u32", "{word}, 16")
+                };
                 let format = match self.tile.element {
                     Scalar::F16 => ElementFormat::F16,
                     Scalar::BF16 => ElementFormat::BF16,

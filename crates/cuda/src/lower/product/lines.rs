@@ -166,7 +166,11 @@ impl Lines {
         }
         let last = self.inside.add(l, Word::Known(-(together as i32)));
         let clamped = def!(l, B32, "min.s32", "{line}, {last}");
-        let clamped = if together > 1 { def!(l, B32, "max.s32", "{clamped}, 0") } else { clamped };
+        let clamped = if together > 1 {
+            def!(l, B32, "max.s32", "{clamped}, 0")
+        } else {
+            clamped
+        };
         let mask = (self.masked && masks).then(|| {
             let inside = def!(l, Pred, "setp.le.s32", "{line}, {last}");
             def!(l, B32, "selp.b32", "-1, 0, {inside}")
@@ -221,7 +225,14 @@ impl Lines {
         // Every address is a sum of multiples of these.
         let index = self.tile_index(l);
         let mut addends = vec![index];
-        addends.extend(self.region.strides.iter().enumerate().filter(|&(d, _)| d != contiguous).map(|(_, &s)| s));
+        addends.extend(
+            self.region
+                .strides
+                .iter()
+                .enumerate()
+                .filter(|&(d, _)| d != contiguous)
+                .map(|(_, &s)| s),
+        );
         let elements_mask = i64::from(vector_bits / bits.min(vector_bits)) - 1;
         let mut parts = Vec::new();
         for part in addends {
@@ -558,7 +569,11 @@ fn load_words(l: &mut Lower, lines: &Lines, address: Reg, offset: i64, count: us
         1 => ptx!(l, "ld.{state}.b32 {}, [{address}+{offset}]", words[0]),
         _ => {
             let list: Vec<String> = words.iter().map(ToString::to_string).collect();
-            ptx!(l, "ld.{state}.v{count}.b32 {{{}}}, [{address}+{offset}]", list.join(", "));
+            ptx!(
+                l,
+                "ld.{state}.v{count}.b32 {{{}}}, [{address}+{offset}]",
+                list.join(", ")
+            );
         }
     }
     words
@@ -578,7 +593,9 @@ pub(super) fn feed_for(
     }
     if free_map && bits >= 8 && unit != Unit::Fma {
         let most = if bits == 8 { 8 } else { 128 / bits };
-        let run = [8, 4, 2].into_iter().find(|&n| n <= most && lines.is_multiple_of(8 * n));
+        let run = [8, 4, 2]
+            .into_iter()
+            .find(|&n| n <= most && lines.is_multiple_of(8 * n));
         if let Some(run) = run {
             return (Feed::Across(run), Some(Map::Run(run)));
         }

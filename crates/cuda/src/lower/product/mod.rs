@@ -79,7 +79,14 @@ struct Product<'a> {
 
 /// The dimension of a stored operand that its lines are counted along: rows of the left one, columns of the right one.
 fn outer_dimension(descriptor: &MatmulDescriptor, right: bool) -> usize {
-    match (right, if right { descriptor.transpose_right } else { descriptor.transpose_left }) {
+    match (
+        right,
+        if right {
+            descriptor.transpose_right
+        } else {
+            descriptor.transpose_left
+        },
+    ) {
         (false, false) => 1,
         (false, true) => 0,
         (true, false) => 0,
@@ -137,7 +144,10 @@ impl<'k> Lower<'k> {
             return self.unsupported("block scales beside a float operand");
         }
         let mut feeds = [Feed::Single; 2];
-        let mut maps = [Map::Natural, if columns == ColumnMap::R { Map::R } else { Map::Natural }];
+        let mut maps = [
+            Map::Natural,
+            if columns == ColumnMap::R { Map::R } else { Map::Natural },
+        ];
         let mut registers_run = None;
         let mut along_bits = 0;
         for side in 0..2 {
@@ -147,7 +157,8 @@ impl<'k> Lower<'k> {
                     let tile = self.tile(*id);
                     let by_rows = (side == 0) != transposed;
                     if unit == Unit::Fma && tile.column_map == ColumnMap::R {
-                        return self.unsupported("a product in float of a cooperative input whose slots the kernel addresses");
+                        return self
+                            .unsupported("a product in float of a cooperative input whose slots the kernel addresses");
                     }
                     let run = Fragments::natural_run(&tile, by_rows);
                     registers_run = Some(registers_run.map_or(run, |other: u32| other.max(run)));
@@ -189,7 +200,14 @@ impl<'k> Lower<'k> {
                 Source::Memory(region) => region.extents[1 - outer[0]],
                 Source::Registers(id) => {
                     let coop = self.kernel.coop(*id);
-                    Wide::Known(if descriptor.transpose_left { coop.rows } else { coop.columns }.into())
+                    Wide::Known(
+                        if descriptor.transpose_left {
+                            coop.rows
+                        } else {
+                            coop.columns
+                        }
+                        .into(),
+                    )
                 }
             },
         };
@@ -252,7 +270,11 @@ impl<'k> Lower<'k> {
                         product.maps[side]
                     };
                     let blocks = lines[side].div_ceil(8);
-                    let blocks = if product.maps[side] == Map::R { blocks.next_multiple_of(2) } else { blocks };
+                    let blocks = if product.maps[side] == Map::R {
+                        blocks.next_multiple_of(2)
+                    } else {
+                        blocks
+                    };
                     if region.scales.is_some() {
                         let (map, count) = if side == 1 {
                             (product.maps[1].accumulated(), 2 * blocks)
@@ -261,9 +283,14 @@ impl<'k> Lower<'k> {
                         };
                         let lines = ScaleLines::new(self, region, outer, map, count, start[side], inside[side]);
                         let Some(lines) = lines else {
-                            return self.unsupported("a product with block scales that do not run along K in blocks of 32");
+                            return self
+                                .unsupported("a product with block scales that do not run along K in blocks of 32");
                         };
-                        if side == 0 { scales.left = Some(lines) } else { scales.right = Some(lines) }
+                        if side == 0 {
+                            scales.left = Some(lines)
+                        } else {
+                            scales.right = Some(lines)
+                        }
                     }
                     if inside[side] != Word::Known(lines[side] as i32) {
                         // Nothing is read of an operand without lines.
@@ -326,7 +353,12 @@ impl<'k> Lower<'k> {
             }
             sums
         } else {
-            Sums::zero(self, tile.row_blocks, tile.column_blocks, Class::of_scalar(product.unit.sum()))
+            Sums::zero(
+                self,
+                tile.row_blocks,
+                tile.column_blocks,
+                Class::of_scalar(product.unit.sum()),
+            )
         };
         self.contract(&product, &sides, &sums, &scales, end);
         if !accumulating {

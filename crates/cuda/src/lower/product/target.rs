@@ -47,7 +47,11 @@ pub(super) fn clear_outside(l: &mut Lower, sums: &Sums, maps: [Map; 2], inside: 
     if let Some(all) = all {
         branch_if(l, all, skip);
     }
-    let zero = if sums.regs[0].class == Class::F32 { "0f00000000" } else { "0" };
+    let zero = if sums.regs[0].class == Class::F32 {
+        "0f00000000"
+    } else {
+        "0"
+    };
     let class = sums.regs[0].class;
     for rb in 0..sums.row_blocks {
         if !whole(0) {
@@ -142,7 +146,11 @@ pub(super) fn store_one(l: &mut Lower, region: &Region, index: Wide, sum: Reg, a
     let old = accumulate.then(|| load_bits(l, region.space, address, 0, bits, None));
     let value = finish(l, sum, old, region.format);
     let state = state_space(region.space);
-    ptx!(l, "st.{state}.{} [{address}], {value}", if bits == 16 { "b16" } else { "b32" });
+    ptx!(
+        l,
+        "st.{state}.{} [{address}], {value}",
+        if bits == 16 { "b16" } else { "b32" }
+    );
 }
 
 impl Target<'_> {
@@ -237,11 +245,17 @@ impl Target<'_> {
                 let offset = column.mul(l, column_stride);
                 let bytes = offset.mul(l, size);
                 let address = advance(l, address, bytes);
-                let old = self.accumulate.then(|| load_bits(l, region.space, address, 0, bits, there));
+                let old = self
+                    .accumulate
+                    .then(|| load_bits(l, region.space, address, 0, bits, there));
                 let value = finish(l, sums.at(rb as u32, nb, i), old, region.format);
                 let state = state_space(region.space);
                 let guard = there.map_or(String::new(), |there| format!("@{there} "));
-                ptx!(l, "{guard}st.{state}.{} [{address}], {value}", if bits == 16 { "b16" } else { "b32" });
+                ptx!(
+                    l,
+                    "{guard}st.{state}.{} [{address}], {value}",
+                    if bits == 16 { "b16" } else { "b32" }
+                );
             }
         }
         l.writer.place(done);
@@ -410,7 +424,11 @@ pub(super) fn store_to_tile(l: &mut Lower, id: CoopId, sums: &Sums, accumulate: 
                             (Class::B32, Class::B32) if accumulate => ptx!(l, "add.s32 {to}, {to}, {value}"),
                             (Class::B32, Class::B32) => ptx!(l, "mov.b32 {to}, {value}"),
                             (_, to_class) => {
-                                let format = if to_class == Class::F32 { ElementFormat::F32 } else { ElementFormat::I32 };
+                                let format = if to_class == Class::F32 {
+                                    ElementFormat::F32
+                                } else {
+                                    ElementFormat::I32
+                                };
                                 let old = accumulate.then(|| def!(l, B32, "mov.b32", "{to}"));
                                 let word = finish(l, value, old, format);
                                 ptx!(l, "mov.b32 {to}, {word}");

@@ -26,10 +26,7 @@ impl Lower<'_> {
         let left = region(self, left);
         let right = region(self, right);
         let target = region(self, destination);
-        let integers = matches!(
-            unit_of(descriptor, left.format, right.format),
-            Unit::Bytes { .. }
-        );
+        let integers = matches!(unit_of(descriptor, left.format, right.format), Unit::Bytes { .. });
         let (row_of, column_of) = (outer_dimension(descriptor, false), outer_dimension(descriptor, true));
         let k = match descriptor.k {
             Some(k) => Wide::Known(k.into()),
