@@ -4,6 +4,7 @@
 //! [parameter block](abi), shared memory). No CUDA toolkit takes part: the driver assembles the text.
 
 pub mod abi;
+pub mod driver;
 mod error;
 mod lower;
 mod options;
