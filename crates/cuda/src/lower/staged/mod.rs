@@ -110,9 +110,7 @@ impl Lower<'_> {
         self.staged_end(&plan, &sink, &sums);
         ptx!(self, "bra.uni {end}");
         self.writer.place(generic);
-        if self.matmul(descriptor, simdgroups, left, right, destination).is_err() {
-            ptx!(self, "trap");
-        } // XXX
+        self.matmul(descriptor, simdgroups, left, right, destination)?;
         self.writer.place(end);
         Ok(true)
     }
