@@ -29,6 +29,9 @@ pub struct Options {
     /// Layout compatibility queries answer false
     #[arg(long)]
     force_incompatible: bool,
+    /// Threads of the threadgroups that it is for: fewer leave more registers for each
+    #[arg(long, default_value_t = 256)]
+    threads: u32,
     /// For arguments whose memory overlaps
     #[arg(long)]
     aliased: bool,
@@ -54,6 +57,7 @@ pub fn run(options: &Options, mut compile: CompileOptions) -> Outcome {
         checked: options.checked,
         force_incompatible: options.force_incompatible,
         unaliased: !options.aliased,
+        threads: PtxOptions::thread_class(options.threads),
         ..PtxOptions::default()
     };
     let module = ptx::compile(&kernel, &ptx_options).map_err(text)?;

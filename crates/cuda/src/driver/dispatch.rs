@@ -1,6 +1,7 @@
 //! A kernel on a device: compiled, loaded when it first runs, and dispatched.
 
-use std::sync::{Arc, OnceLock};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, OnceLock};
 
 use anymetal_ir::Kernel;
 use anymetal_ir::fault::Fault;
@@ -145,8 +146,29 @@ pub struct CudaKernel {
     context: Arc<Context>,
     options: CudaOptions,
     needs_handles: bool,
-    /// PTX for arguments that overlap, and for those that do not; each made when it is first needed.
-    variants: [OnceLock<Result<Arc<Variant>, CompileError>>; 2],
+    /// PTX by what it is made for; each made when it is first needed.
+    variants: Mutex<HashMap<Purpose, Result<Arc<Variant>, CompileError>>>,
+    /// What ran last.
+    last: Mutex<Option<Arc<Variant>>>,
+}
+
+/// What a variant of a kernel is made for.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct Purpose {
+    /// Arguments do not overlap.
+    unaliased: bool,
+    /// As [`PtxOptions::threads`].
+    threads: u32,
+}
+
+impl Purpose {
+    /// What is compiled first.
+    fn usual() -> Self {
+        Purpose {
+            unaliased: true,
+            threads: PtxOptions::thread_class(0),
+        }
+    }
 }
 
 struct Variant {
@@ -176,9 +198,10 @@ impl CudaKernel {
             kernel,
             context: context.clone(),
             options: *options,
-            variants: Default::default(),
+            variants: Mutex::default(),
+            last: Mutex::default(),
         };
-        compiled.variant(true)?;
+        compiled.variant(Purpose::usual())?;
         Ok(compiled)
     }
 
@@ -203,25 +226,28 @@ impl CudaKernel {
         Target::of_capability(sm / 10, sm % 10)
     }
 
-    /// The PTX of a dispatch whose arguments do not overlap.
-    pub fn ptx(&self) -> Result<String, CompileError> {
-        Ok(self.variant(true)?.module.text.clone())
-    }
-
-    /// Registers and bytes of local memory of a thread, as assembled for this device.
+    /// Registers and bytes of local memory of a thread, as assembled for this device: in the form that ran last, or that small
+    /// threadgroups would run.
     pub fn resources(&self) -> Result<(u32, u32), CudaError> {
-        let function = self.function(&*self.variant(true)?)?;
+        let last = self.last.lock().unwrap_or_else(|e| e.into_inner()).clone();
+        let variant = match last {
+            Some(variant) => variant,
+            None => self.variant(Purpose::usual())?,
+        };
+        let function = self.function(&variant)?;
         Ok((function.registers(), function.local_bytes()))
     }
 
-    fn variant(&self, unaliased: bool) -> Result<Arc<Variant>, CompileError> {
-        let made = self.variants[usize::from(unaliased)].get_or_init(|| {
+    fn variant(&self, purpose: Purpose) -> Result<Arc<Variant>, CompileError> {
+        let mut variants = self.variants.lock().unwrap_or_else(|e| e.into_inner());
+        let made = variants.entry(purpose).or_insert_with(|| {
             let options = PtxOptions {
                 target: self.target(),
                 checked: self.options.checked,
                 force_incompatible: self.options.force_incompatible,
                 static_overhang_zero: self.options.static_overhang_zero,
-                unaliased,
+                unaliased: purpose.unaliased,
+                threads: purpose.threads,
             };
             let module = crate::compile(&self.kernel, &options)?;
             Ok(Arc::new(Variant {
@@ -255,7 +281,11 @@ impl CudaKernel {
             error,
         };
         let overlap = aliased(&self.kernel, bound, handles);
-        let variant = self.variant(!overlap)?;
+        let purpose = Purpose {
+            unaliased: !overlap,
+            threads: PtxOptions::thread_class(launch.threads_of_group()),
+        };
+        let variant = self.variant(purpose)?;
         let module = &variant.module;
         let shape = self.shape(module, bound, launch).map_err(refuse)?;
         let mut keep = Vec::new();
@@ -288,8 +318,10 @@ impl CudaKernel {
         }
         let layout: &ParameterBlock = &module.parameters;
         let parameters = block(&self.kernel, layout, launch, bound, &shape.1, &extras).map_err(refuse)?;
+        let function = self.function(&variant)?;
+        *self.last.lock().unwrap_or_else(|e| e.into_inner()) = Some(variant);
         Ok(Prepared {
-            function: self.function(&variant)?,
+            function,
             shape: shape.0,
             parameters,
             images,
