@@ -93,6 +93,9 @@ pub struct PtxOptions {
     pub static_overhang_zero: bool,
     /// No two arguments are bound to overlapping memory: reads of what the kernel does not write may be moved and cached.
     pub unaliased: bool,
+    /// Threads of the threadgroups that it will be launched with, at most: fewer threads can have more registers. `None` for what the
+    /// kernel itself allows.
+    pub threads: Option<u32>,
 }
 
 impl Default for PtxOptions {
@@ -103,6 +106,7 @@ impl Default for PtxOptions {
             force_incompatible: false,
             static_overhang_zero: false,
             unaliased: true,
+            threads: None,
         }
     }
 }

@@ -29,6 +29,9 @@ pub struct Options {
     /// Layout compatibility queries answer false
     #[arg(long)]
     force_incompatible: bool,
+    /// Threads of the threadgroups that it will be launched with, at most
+    #[arg(long)]
+    threads: Option<u32>,
     /// For arguments whose memory overlaps
     #[arg(long)]
     aliased: bool,
@@ -54,6 +57,7 @@ pub fn run(options: &Options, mut compile: CompileOptions) -> Outcome {
         checked: options.checked,
         force_incompatible: options.force_incompatible,
         unaliased: !options.aliased,
+        threads: options.threads,
         ..PtxOptions::default()
     };
     let module = ptx::compile(&kernel, &ptx_options).map_err(text)?;

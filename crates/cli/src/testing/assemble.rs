@@ -202,10 +202,12 @@ fn of_run(
     let kernel = library
         .kernel(&kernel, &function_constants(&run.constants)?)
         .map_err(text)?;
+    let threads: usize = run.threads.unwrap_or([32, 1, 1]).iter().product();
     let options = PtxOptions {
         checked: execution.checked || run.fault.is_some(),
         force_incompatible: execution.force_incompatible,
         static_overhang_zero: execution.static_overhang_zero,
+        threads: Some(threads.next_power_of_two().clamp(128, 1024) as u32),
         ..PtxOptions::default()
     };
     Ok(Found::Kernel(Box::new(kernel), options))

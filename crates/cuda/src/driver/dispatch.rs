@@ -139,14 +139,17 @@ pub struct CudaOptions {
     pub static_overhang_zero: bool,
 }
 
+/// Kernels are assembled for threadgroups of up to so many threads: the fewer there are, the more registers each can have.
+const THREADS: [u32; 4] = [128, 256, 512, 1024];
+
 /// A kernel for a device.
 pub struct CudaKernel {
     kernel: Arc<Kernel>,
     context: Arc<Context>,
     options: CudaOptions,
     needs_handles: bool,
-    /// PTX for arguments that overlap, and for those that do not; each made when it is first needed.
-    variants: [OnceLock<Result<Arc<Variant>, CompileError>>; 2],
+    /// PTX for each of [`THREADS`]: for arguments that overlap, and for those that do not; each made when it is first needed.
+    variants: [[OnceLock<Result<Arc<Variant>, CompileError>>; 2]; THREADS.len()],
 }
 
 struct Variant {
@@ -178,7 +181,7 @@ impl CudaKernel {
             options: *options,
             variants: Default::default(),
         };
-        compiled.variant(true)?;
+        compiled.variant(true, compiled.usual_threads())?;
         Ok(compiled)
     }
 
@@ -205,23 +208,33 @@ impl CudaKernel {
 
     /// The PTX of a dispatch whose arguments do not overlap.
     pub fn ptx(&self) -> Result<String, CompileError> {
-        Ok(self.variant(true)?.module.text.clone())
+        Ok(self.variant(true, self.usual_threads())?.module.text.clone())
     }
 
     /// Registers and bytes of local memory of a thread, as assembled for this device.
     pub fn resources(&self) -> Result<(u32, u32), CudaError> {
-        let function = self.function(&*self.variant(true)?)?;
+        let function = self.function(&*self.variant(true, self.usual_threads())?)?;
         Ok((function.registers(), function.local_bytes()))
     }
 
-    fn variant(&self, unaliased: bool) -> Result<Arc<Variant>, CompileError> {
-        let made = self.variants[usize::from(unaliased)].get_or_init(|| {
+    /// Threads of a threadgroup as long as no dispatch says otherwise.
+    fn usual_threads(&self) -> u32 {
+        let required = self.kernel.required_simdgroups.first();
+        required.map_or(256, |&(groups, _)| groups.saturating_mul(32))
+    }
+
+    /// The kernel for arguments that do not overlap (or may), and for threadgroups of so many threads.
+    fn variant(&self, unaliased: bool, threads: u32) -> Result<Arc<Variant>, CompileError> {
+        let class = THREADS.iter().position(|&most| threads <= most);
+        let class = class.unwrap_or(THREADS.len() - 1);
+        let made = self.variants[class][usize::from(unaliased)].get_or_init(|| {
             let options = PtxOptions {
                 target: self.target(),
                 checked: self.options.checked,
                 force_incompatible: self.options.force_incompatible,
                 static_overhang_zero: self.options.static_overhang_zero,
                 unaliased,
+                threads: Some(THREADS[class]),
             };
             let module = crate::compile(&self.kernel, &options)?;
             Ok(Arc::new(Variant {
@@ -255,7 +268,7 @@ impl CudaKernel {
             error,
         };
         let overlap = aliased(&self.kernel, bound, handles);
-        let variant = self.variant(!overlap)?;
+        let variant = self.variant(!overlap, launch.threads_of_group())?;
         let module = &variant.module;
         let shape = self.shape(module, bound, launch).map_err(refuse)?;
         let mut keep = Vec::new();
