@@ -93,6 +93,9 @@ pub struct PtxOptions {
     pub static_overhang_zero: bool,
     /// No two arguments are bound to overlapping memory: reads of what the kernel does not write may be moved and cached.
     pub unaliased: bool,
+    /// Threads of a threadgroup at most, if neither the kernel nor its operations say fewer. Registers are dealt out accordingly: up to 256
+    /// threads have all that an instruction can name, 1024 threads have 64 each.
+    pub threads: u32,
 }
 
 impl Default for PtxOptions {
@@ -103,6 +106,7 @@ impl Default for PtxOptions {
             force_incompatible: false,
             static_overhang_zero: false,
             unaliased: true,
+            threads: 256,
         }
     }
 }

@@ -144,9 +144,12 @@ pub struct CudaKernel {
     context: Arc<Context>,
     options: CudaOptions,
     needs_handles: bool,
-    /// PTX for arguments that overlap, and for those that do not; each made when it is first needed.
-    variants: [OnceLock<Result<Arc<Variant>, CompileError>>; 2],
+    /// PTX for arguments that overlap, and for those that do not, by the [size of threadgroups](THREADS); each made when it is first needed.
+    variants: [[OnceLock<Result<Arc<Variant>, CompileError>>; THREADS.len()]; 2],
 }
+
+/// Threads of a threadgroup that PTX is made for: fewer threads have more registers each.
+const THREADS: [u32; 3] = [256, 512, 1024];
 
 struct Variant {
     module: PtxModule,
@@ -176,7 +179,7 @@ impl CudaKernel {
             options: *options,
             variants: Default::default(),
         };
-        compiled.variant(true)?;
+        compiled.variant(true, 0)?;
         Ok(compiled)
     }
 
@@ -203,23 +206,27 @@ impl CudaKernel {
 
     /// The PTX of a dispatch whose arguments do not overlap.
     pub fn ptx(&self) -> Result<String, CompileError> {
-        Ok(self.variant(true)?.module.text.clone())
+        Ok(self.variant(true, 0)?.module.text.clone())
     }
 
     /// Registers and bytes of local memory of a thread, as assembled for this device.
     pub fn resources(&self) -> Result<(u32, u32), CudaError> {
-        let function = self.function(&*self.variant(true)?)?;
+        let function = self.function(&*self.variant(true, 0)?)?;
         Ok((function.registers(), function.local_bytes()))
     }
 
-    fn variant(&self, unaliased: bool) -> Result<Arc<Variant>, CompileError> {
-        let made = self.variants[usize::from(unaliased)].get_or_init(|| {
+    /// PTX for threadgroups of so many threads.
+    fn variant(&self, unaliased: bool, threads: u32) -> Result<Arc<Variant>, CompileError> {
+        let size = THREADS.iter().position(|&most| threads <= most);
+        let size = size.unwrap_or(THREADS.len() - 1);
+        let made = self.variants[usize::from(unaliased)][size].get_or_init(|| {
             let options = PtxOptions {
                 target: self.target(),
                 checked: self.options.checked,
                 force_incompatible: self.options.force_incompatible,
                 static_overhang_zero: self.options.static_overhang_zero,
                 unaliased,
+                threads: THREADS[size],
             };
             let module = crate::compile(&self.kernel, &options)?;
             Ok(Arc::new(Variant {
@@ -253,7 +260,7 @@ impl CudaKernel {
             error,
         };
         let overlap = aliased(&self.kernel, bound, handles);
-        let variant = self.variant(!overlap)?;
+        let variant = self.variant(!overlap, launch.threads_of_group())?;
         let module = &variant.module;
         let shape = self.shape(module, bound, launch).map_err(refuse)?;
         let mut keep = Vec::new();
