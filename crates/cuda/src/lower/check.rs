@@ -291,12 +291,12 @@ impl Lower<'_> {
             FaultRecord::THREAD,
             self.geometry.thread
         );
-        for (d, name) in ["%ctaid.x", "%ctaid.y", "%ctaid.z"].into_iter().enumerate() {
-            let position = emit!(self, B32, "mov.u32", name);
+        for d in 0..3 {
+            let position = self.threadgroup_position(d);
             ptx!(
                 self,
                 "st.global.b32 [{record}+{}], {position}",
-                FaultRecord::GROUP + 4 * d as u32
+                FaultRecord::GROUP + 4 * d
             );
         }
         let pairs = [(FaultRecord::OFFSET, fault.offset), (FaultRecord::BYTES, fault.bytes)];
