@@ -11,8 +11,9 @@ use crate::driver::context::Context;
 use crate::driver::error::DriverError;
 use crate::driver::fault;
 use crate::driver::graph::Recorder;
+use crate::driver::images::Images;
 use crate::driver::memory::DeviceMemory;
-use crate::driver::module::{Function, LaunchShape};
+use crate::driver::module::{Function, LaunchShape, Stream};
 use crate::driver::parameters::{
     BoundArgument, BoundTensor, Extras, Launch, aliased, block, handle_table, needs_handles, place_threadgroup,
 };
@@ -161,6 +162,7 @@ pub struct Prepared {
     function: Arc<Function>,
     shape: LaunchShape,
     parameters: Vec<u8>,
+    images: Option<Images>,
     /// Tables and workspace that the launch names.
     _keep: Vec<DeviceMemory>,
 }
@@ -287,12 +289,17 @@ impl CudaKernel {
             extras.workspace = memory.address();
             keep.push(memory);
         }
+        let images = Images::lend(&self.context, &module.images, bound, shape.0.grid);
+        if let Some(images) = &images {
+            extras.images.clone_from(&images.places);
+        }
         let layout: &ParameterBlock = &module.parameters;
         let parameters = block(&self.kernel, layout, launch, bound, &shape.1, &extras).map_err(refuse)?;
         Ok(Prepared {
             function: self.function(&variant)?,
             shape: shape.0,
             parameters,
+            images,
             _keep: keep,
         })
     }
@@ -361,11 +368,17 @@ impl CudaKernel {
 impl Prepared {
     /// Puts it on the device's stream.
     pub fn launch(&self) -> Result<(), DriverError> {
+        if let Some(images) = &self.images {
+            images.clear(Stream(self.function.context().stream()))?;
+        }
         self.function.launch(&self.shape, &self.parameters)
     }
 
     /// Records it into a graph, which it has to outlive.
     pub(crate) fn record(&self, recorder: &Recorder) -> Result<(), DriverError> {
+        if let Some(images) = &self.images {
+            images.clear(recorder.stream())?;
+        }
         recorder.launch(&self.function, &self.shape, &self.parameters)
     }
 }
