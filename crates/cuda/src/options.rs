@@ -93,9 +93,11 @@ pub struct PtxOptions {
     pub static_overhang_zero: bool,
     /// No two arguments are bound to overlapping memory: reads of what the kernel does not write may be moved and cached.
     pub unaliased: bool,
-    /// Threads of the threadgroups that it will be launched with, at most: fewer threads can have more registers. `None` for what the
-    /// kernel itself allows.
-    pub threads: Option<u32>,
+    /// Threads of a threadgroup at most, if neither the kernel nor its operations say fewer. Registers are dealt out accordingly: up to 256
+    /// threads have all that an instruction can name, 1024 threads have 64 each.
+    pub threads: u32,
+    /// Every threadgroup of the launch has exactly so many threads.
+    pub whole: bool,
 }
 
 impl Default for PtxOptions {
@@ -106,7 +108,8 @@ impl Default for PtxOptions {
             force_incompatible: false,
             static_overhang_zero: false,
             unaliased: true,
-            threads: None,
+            threads: 256,
+            whole: false,
         }
     }
 }

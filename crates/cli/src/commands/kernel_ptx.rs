@@ -30,8 +30,11 @@ pub struct Options {
     #[arg(long)]
     force_incompatible: bool,
     /// Threads of the threadgroups that it will be launched with, at most
+    #[arg(long, default_value_t = 256)]
+    threads: u32,
+    /// Every threadgroup of the launch is whole
     #[arg(long)]
-    threads: Option<u32>,
+    whole: bool,
     /// For arguments whose memory overlaps
     #[arg(long)]
     aliased: bool,
@@ -58,6 +61,7 @@ pub fn run(options: &Options, mut compile: CompileOptions) -> Outcome {
         force_incompatible: options.force_incompatible,
         unaliased: !options.aliased,
         threads: options.threads,
+        whole: options.whole,
         ..PtxOptions::default()
     };
     let module = ptx::compile(&kernel, &ptx_options).map_err(text)?;

@@ -207,7 +207,7 @@ fn of_run(
         checked: execution.checked || run.fault.is_some(),
         force_incompatible: execution.force_incompatible,
         static_overhang_zero: execution.static_overhang_zero,
-        threads: Some(threads.next_power_of_two().clamp(128, 1024) as u32),
+        threads: threads.next_power_of_two().clamp(256, 1024) as u32,
         ..PtxOptions::default()
     };
     Ok(Found::Kernel(Box::new(kernel), options))

@@ -1,9 +1,10 @@
 //! A kernel on a device: compiled, loaded when it first runs, and dispatched.
 
-use std::sync::{Arc, OnceLock};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, OnceLock};
 
-use anymetal_ir::Kernel;
 use anymetal_ir::fault::Fault;
+use anymetal_ir::{Kernel, Op};
 
 use crate::abi::{FaultRecord, ParameterBlock};
 use crate::driver::cache::Cache;
@@ -140,7 +141,46 @@ pub struct CudaOptions {
 }
 
 /// Kernels are assembled for threadgroups of up to so many threads: the fewer there are, the more registers each can have.
-const THREADS: [u32; 4] = [128, 256, 512, 1024];
+const THREADS: [u32; 3] = [256, 512, 1024];
+
+/// What tells the variants of a kernel apart.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct VariantKey {
+    /// No two arguments overlap.
+    unaliased: bool,
+    /// Threads of a threadgroup at most.
+    threads: u32,
+    /// Every threadgroup has exactly so many.
+    whole: bool,
+}
+
+impl VariantKey {
+    /// Of a kernel whose launch is not known yet.
+    const USUAL: VariantKey = VariantKey {
+        unaliased: true,
+        threads: THREADS[0],
+        whole: false,
+    };
+
+    /// Of a launch. `exact` says that the kernel gains from knowing the size of its threadgroups.
+    fn of(launch: &Launch, unaliased: bool, exact: bool) -> VariantKey {
+        let threads = launch.threads_of_group();
+        let divides = (0..3).all(|d| launch.threads[d].is_multiple_of(launch.threadgroup[d].max(1)));
+        if exact && divides && threads > 0 && threads.is_multiple_of(128) {
+            return VariantKey {
+                unaliased,
+                threads,
+                whole: true,
+            };
+        }
+        let most = THREADS.iter().find(|&&most| threads <= most);
+        VariantKey {
+            unaliased,
+            threads: *most.unwrap_or(&THREADS[THREADS.len() - 1]),
+            whole: false,
+        }
+    }
+}
 
 /// A kernel for a device.
 pub struct CudaKernel {
@@ -148,8 +188,19 @@ pub struct CudaKernel {
     context: Arc<Context>,
     options: CudaOptions,
     needs_handles: bool,
-    /// PTX for each of [`THREADS`]: for arguments that overlap, and for those that do not; each made when it is first needed.
-    variants: [[OnceLock<Result<Arc<Variant>, CompileError>>; 2]; THREADS.len()],
+    /// It has products of SIMD-groups, which whole threadgroups can share.
+    exact: bool,
+    /// What it was compiled to, each made when it is first needed.
+    variants: Mutex<HashMap<VariantKey, Arc<Variant>>>,
+}
+
+/// True if a SIMD-group multiplies for itself somewhere.
+fn has_simdgroup_products(kernel: &Kernel) -> bool {
+    let mut found = false;
+    kernel
+        .body
+        .for_each_inst(&mut |inst| found |= matches!(inst.op, Op::Matmul { simdgroups: 1, .. }));
+    found
 }
 
 struct Variant {
@@ -176,12 +227,13 @@ impl CudaKernel {
     ) -> Result<CudaKernel, CompileError> {
         let compiled = CudaKernel {
             needs_handles: needs_handles(&kernel),
+            exact: has_simdgroup_products(&kernel),
             kernel,
             context: context.clone(),
             options: *options,
             variants: Default::default(),
         };
-        compiled.variant(true, compiled.usual_threads())?;
+        compiled.variant(VariantKey::USUAL)?;
         Ok(compiled)
     }
 
@@ -208,41 +260,35 @@ impl CudaKernel {
 
     /// The PTX of a dispatch whose arguments do not overlap.
     pub fn ptx(&self) -> Result<String, CompileError> {
-        Ok(self.variant(true, self.usual_threads())?.module.text.clone())
+        Ok(self.variant(VariantKey::USUAL)?.module.text.clone())
     }
 
     /// Registers and bytes of local memory of a thread, as assembled for this device.
     pub fn resources(&self) -> Result<(u32, u32), CudaError> {
-        let function = self.function(&*self.variant(true, self.usual_threads())?)?;
+        let function = self.function(&*self.variant(VariantKey::USUAL)?)?;
         Ok((function.registers(), function.local_bytes()))
     }
 
-    /// Threads of a threadgroup as long as no dispatch says otherwise.
-    fn usual_threads(&self) -> u32 {
-        let required = self.kernel.required_simdgroups.first();
-        required.map_or(256, |&(groups, _)| groups.saturating_mul(32))
-    }
-
-    /// The kernel for arguments that do not overlap (or may), and for threadgroups of so many threads.
-    fn variant(&self, unaliased: bool, threads: u32) -> Result<Arc<Variant>, CompileError> {
-        let class = THREADS.iter().position(|&most| threads <= most);
-        let class = class.unwrap_or(THREADS.len() - 1);
-        let made = self.variants[class][usize::from(unaliased)].get_or_init(|| {
-            let options = PtxOptions {
-                target: self.target(),
-                checked: self.options.checked,
-                force_incompatible: self.options.force_incompatible,
-                static_overhang_zero: self.options.static_overhang_zero,
-                unaliased,
-                threads: Some(THREADS[class]),
-            };
-            let module = crate::compile(&self.kernel, &options)?;
-            Ok(Arc::new(Variant {
-                module,
-                function: OnceLock::new(),
-            }))
+    fn variant(&self, key: VariantKey) -> Result<Arc<Variant>, CompileError> {
+        let mut variants = self.variants.lock().unwrap_or_else(|e| e.into_inner());
+        if let Some(made) = variants.get(&key) {
+            return Ok(made.clone());
+        }
+        let options = PtxOptions {
+            target: self.target(),
+            checked: self.options.checked,
+            force_incompatible: self.options.force_incompatible,
+            static_overhang_zero: self.options.static_overhang_zero,
+            unaliased: key.unaliased,
+            threads: key.threads,
+            whole: key.whole,
+        };
+        let variant = Arc::new(Variant {
+            module: crate::compile(&self.kernel, &options)?,
+            function: OnceLock::new(),
         });
-        made.clone()
+        variants.insert(key, variant.clone());
+        Ok(variant)
     }
 
     fn function(&self, variant: &Variant) -> Result<Arc<Function>, DriverError> {
@@ -268,7 +314,7 @@ impl CudaKernel {
             error,
         };
         let overlap = aliased(&self.kernel, bound, handles);
-        let variant = self.variant(!overlap, launch.threads_of_group())?;
+        let variant = self.variant(VariantKey::of(launch, !overlap, self.exact))?;
         let module = &variant.module;
         let shape = self.shape(module, bound, launch).map_err(refuse)?;
         let mut keep = Vec::new();
