@@ -29,7 +29,7 @@ pub struct Options {
     /// Layout compatibility queries answer false
     #[arg(long)]
     force_incompatible: bool,
-    /// Threads of the threadgroups that it will be launched with, at most
+    /// Threads of the threadgroups that it is for: fewer leave more registers for each
     #[arg(long, default_value_t = 256)]
     threads: u32,
     /// Every threadgroup of the launch is whole
@@ -60,7 +60,11 @@ pub fn run(options: &Options, mut compile: CompileOptions) -> Outcome {
         checked: options.checked,
         force_incompatible: options.force_incompatible,
         unaliased: !options.aliased,
-        threads: options.threads,
+        threads: if options.whole {
+            options.threads
+        } else {
+            PtxOptions::thread_class(options.threads)
+        },
         whole: options.whole,
         ..PtxOptions::default()
     };

@@ -140,48 +140,6 @@ pub struct CudaOptions {
     pub static_overhang_zero: bool,
 }
 
-/// Kernels are assembled for threadgroups of up to so many threads: the fewer there are, the more registers each can have.
-const THREADS: [u32; 3] = [256, 512, 1024];
-
-/// What tells the variants of a kernel apart.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
-struct VariantKey {
-    /// No two arguments overlap.
-    unaliased: bool,
-    /// Threads of a threadgroup at most.
-    threads: u32,
-    /// Every threadgroup has exactly so many.
-    whole: bool,
-}
-
-impl VariantKey {
-    /// Of a kernel whose launch is not known yet.
-    const USUAL: VariantKey = VariantKey {
-        unaliased: true,
-        threads: THREADS[0],
-        whole: false,
-    };
-
-    /// Of a launch. `exact` says that the kernel gains from knowing the size of its threadgroups.
-    fn of(launch: &Launch, unaliased: bool, exact: bool) -> VariantKey {
-        let threads = launch.threads_of_group();
-        let divides = (0..3).all(|d| launch.threads[d].is_multiple_of(launch.threadgroup[d].max(1)));
-        if exact && divides && threads > 0 && threads.is_multiple_of(128) {
-            return VariantKey {
-                unaliased,
-                threads,
-                whole: true,
-            };
-        }
-        let most = THREADS.iter().find(|&&most| threads <= most);
-        VariantKey {
-            unaliased,
-            threads: *most.unwrap_or(&THREADS[THREADS.len() - 1]),
-            whole: false,
-        }
-    }
-}
-
 /// A kernel for a device.
 pub struct CudaKernel {
     kernel: Arc<Kernel>,
@@ -190,8 +148,48 @@ pub struct CudaKernel {
     needs_handles: bool,
     /// It has products of SIMD-groups, which whole threadgroups can share.
     exact: bool,
-    /// What it was compiled to, each made when it is first needed.
-    variants: Mutex<HashMap<VariantKey, Arc<Variant>>>,
+    /// PTX by what it is made for; each made when it is first needed.
+    variants: Mutex<HashMap<Purpose, Result<Arc<Variant>, CompileError>>>,
+    /// What ran last.
+    last: Mutex<Option<Arc<Variant>>>,
+}
+
+/// What a variant of a kernel is made for.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct Purpose {
+    /// Arguments do not overlap.
+    unaliased: bool,
+    /// As [`PtxOptions::threads`].
+    threads: u32,
+    /// As [`PtxOptions::whole`].
+    whole: bool,
+}
+
+impl Purpose {
+    /// What is compiled first.
+    fn usual() -> Self {
+        Purpose {
+            unaliased: true,
+            threads: PtxOptions::thread_class(0),
+            whole: false,
+        }
+    }
+
+    /// Of a launch. `exact` says that the kernel gains from knowing that all threadgroups are whole.
+    fn of(launch: &Launch, unaliased: bool, exact: bool) -> Self {
+        let threads = launch.threads_of_group();
+        let divides = (0..3).all(|d| launch.threads[d].is_multiple_of(launch.threadgroup[d].max(1)));
+        let whole = exact && divides && threads > 0 && threads.is_multiple_of(128);
+        Purpose {
+            unaliased,
+            threads: if whole {
+                threads
+            } else {
+                PtxOptions::thread_class(threads)
+            },
+            whole,
+        }
+    }
 }
 
 /// True if a SIMD-group multiplies for itself somewhere.
@@ -231,9 +229,10 @@ impl CudaKernel {
             kernel,
             context: context.clone(),
             options: *options,
-            variants: Default::default(),
+            variants: Mutex::default(),
+            last: Mutex::default(),
         };
-        compiled.variant(VariantKey::USUAL)?;
+        compiled.variant(Purpose::usual())?;
         Ok(compiled)
     }
 
@@ -258,37 +257,37 @@ impl CudaKernel {
         Target::of_capability(sm / 10, sm % 10)
     }
 
-    /// The PTX of a dispatch whose arguments do not overlap.
-    pub fn ptx(&self) -> Result<String, CompileError> {
-        Ok(self.variant(VariantKey::USUAL)?.module.text.clone())
-    }
-
-    /// Registers and bytes of local memory of a thread, as assembled for this device.
+    /// Registers and bytes of local memory of a thread, as assembled for this device: in the form that ran last, or that small
+    /// threadgroups would run.
     pub fn resources(&self) -> Result<(u32, u32), CudaError> {
-        let function = self.function(&*self.variant(VariantKey::USUAL)?)?;
+        let last = self.last.lock().unwrap_or_else(|e| e.into_inner()).clone();
+        let variant = match last {
+            Some(variant) => variant,
+            None => self.variant(Purpose::usual())?,
+        };
+        let function = self.function(&variant)?;
         Ok((function.registers(), function.local_bytes()))
     }
 
-    fn variant(&self, key: VariantKey) -> Result<Arc<Variant>, CompileError> {
+    fn variant(&self, purpose: Purpose) -> Result<Arc<Variant>, CompileError> {
         let mut variants = self.variants.lock().unwrap_or_else(|e| e.into_inner());
-        if let Some(made) = variants.get(&key) {
-            return Ok(made.clone());
-        }
-        let options = PtxOptions {
-            target: self.target(),
-            checked: self.options.checked,
-            force_incompatible: self.options.force_incompatible,
-            static_overhang_zero: self.options.static_overhang_zero,
-            unaliased: key.unaliased,
-            threads: key.threads,
-            whole: key.whole,
-        };
-        let variant = Arc::new(Variant {
-            module: crate::compile(&self.kernel, &options)?,
-            function: OnceLock::new(),
+        let made = variants.entry(purpose).or_insert_with(|| {
+            let options = PtxOptions {
+                target: self.target(),
+                checked: self.options.checked,
+                force_incompatible: self.options.force_incompatible,
+                static_overhang_zero: self.options.static_overhang_zero,
+                unaliased: purpose.unaliased,
+                threads: purpose.threads,
+                whole: purpose.whole,
+            };
+            let module = crate::compile(&self.kernel, &options)?;
+            Ok(Arc::new(Variant {
+                module,
+                function: OnceLock::new(),
+            }))
         });
-        variants.insert(key, variant.clone());
-        Ok(variant)
+        made.clone()
     }
 
     fn function(&self, variant: &Variant) -> Result<Arc<Function>, DriverError> {
@@ -314,7 +313,8 @@ impl CudaKernel {
             error,
         };
         let overlap = aliased(&self.kernel, bound, handles);
-        let variant = self.variant(VariantKey::of(launch, !overlap, self.exact))?;
+        let purpose = Purpose::of(launch, !overlap, self.exact);
+        let variant = self.variant(purpose)?;
         let module = &variant.module;
         let shape = self.shape(module, bound, launch).map_err(refuse)?;
         let mut keep = Vec::new();
@@ -347,8 +347,10 @@ impl CudaKernel {
         }
         let layout: &ParameterBlock = &module.parameters;
         let parameters = block(&self.kernel, layout, launch, bound, &shape.1, &extras).map_err(refuse)?;
+        let function = self.function(&variant)?;
+        *self.last.lock().unwrap_or_else(|e| e.into_inner()) = Some(variant);
         Ok(Prepared {
-            function: self.function(&variant)?,
+            function,
             shape: shape.0,
             parameters,
             images,

@@ -393,7 +393,8 @@ impl<'k> Lower<'k> {
             .kernel
             .max_threads
             .unwrap_or(1024)
-            .min(required.unwrap_or(self.options.threads))
+            .min(required.unwrap_or(1024))
+            .min(self.options.threads)
             .clamp(1, 1024);
         let shared = u64::from(self.staging_bytes.next_multiple_of(128)) + self.threadgroup_bytes();
         if shared > MAX_SHARED {
