@@ -70,7 +70,10 @@ kernel void k(device int *o, device const int *in) {{
     );
     let nothing = Vec::<String>::new();
     assert_eq!(lacking(&source, &values(&[(0, 0), (2, 2)])), nothing);
-    assert_eq!(run_ints_with(&source, &[9], 4, &values(&[(0, 0), (2, 2)])), [1, 2, 9, 4]);
+    assert_eq!(
+        run_ints_with(&source, &[9], 4, &values(&[(0, 0), (2, 2)])),
+        [1, 2, 9, 4]
+    );
     // Dead code that came first does not hide what live code reads through the same declaration.
     assert_eq!(lacking(&source, &values(&[(0, 0), (2, 1)])), ["deep"]);
     assert_eq!(lacking(&source, &values(&[(0, 1), (2, 2)])), ["deep"]);
