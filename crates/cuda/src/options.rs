@@ -95,6 +95,8 @@ pub struct PtxOptions {
     pub unaliased: bool,
     /// Threads that a threadgroup of the dispatches has at most: fewer leave more registers for each. One of [`THREAD_CLASSES`].
     pub threads: u32,
+    /// Every threadgroup of the launch has exactly so many threads.
+    pub whole: bool,
 }
 
 /// The values of [`PtxOptions::threads`]; each has its own number of registers for a thread.
@@ -117,6 +119,7 @@ impl Default for PtxOptions {
             static_overhang_zero: false,
             unaliased: true,
             threads: 1024,
+            whole: false,
         }
     }
 }

@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock};
 
-use anymetal_ir::Kernel;
 use anymetal_ir::fault::Fault;
+use anymetal_ir::{Kernel, Op};
 
 use crate::abi::{FaultRecord, ParameterBlock};
 use crate::driver::cache::Cache;
@@ -146,6 +146,8 @@ pub struct CudaKernel {
     context: Arc<Context>,
     options: CudaOptions,
     needs_handles: bool,
+    /// It has products of SIMD-groups, which whole threadgroups can share.
+    exact: bool,
     /// PTX by what it is made for; each made when it is first needed.
     variants: Mutex<HashMap<Purpose, Result<Arc<Variant>, CompileError>>>,
     /// What ran last.
@@ -159,6 +161,8 @@ struct Purpose {
     unaliased: bool,
     /// As [`PtxOptions::threads`].
     threads: u32,
+    /// As [`PtxOptions::whole`].
+    whole: bool,
 }
 
 impl Purpose {
@@ -167,8 +171,34 @@ impl Purpose {
         Purpose {
             unaliased: true,
             threads: PtxOptions::thread_class(0),
+            whole: false,
         }
     }
+
+    /// Of a launch. `exact` says that the kernel gains from knowing that all threadgroups are whole.
+    fn of(launch: &Launch, unaliased: bool, exact: bool) -> Self {
+        let threads = launch.threads_of_group();
+        let divides = (0..3).all(|d| launch.threads[d].is_multiple_of(launch.threadgroup[d].max(1)));
+        let whole = exact && divides && threads > 0 && threads.is_multiple_of(128);
+        Purpose {
+            unaliased,
+            threads: if whole {
+                threads
+            } else {
+                PtxOptions::thread_class(threads)
+            },
+            whole,
+        }
+    }
+}
+
+/// True if a SIMD-group multiplies for itself somewhere.
+fn has_simdgroup_products(kernel: &Kernel) -> bool {
+    let mut found = false;
+    kernel
+        .body
+        .for_each_inst(&mut |inst| found |= matches!(inst.op, Op::Matmul { simdgroups: 1, .. }));
+    found
 }
 
 struct Variant {
@@ -195,6 +225,7 @@ impl CudaKernel {
     ) -> Result<CudaKernel, CompileError> {
         let compiled = CudaKernel {
             needs_handles: needs_handles(&kernel),
+            exact: has_simdgroup_products(&kernel),
             kernel,
             context: context.clone(),
             options: *options,
@@ -248,6 +279,7 @@ impl CudaKernel {
                 static_overhang_zero: self.options.static_overhang_zero,
                 unaliased: purpose.unaliased,
                 threads: purpose.threads,
+                whole: purpose.whole,
             };
             let module = crate::compile(&self.kernel, &options)?;
             Ok(Arc::new(Variant {
@@ -281,10 +313,7 @@ impl CudaKernel {
             error,
         };
         let overlap = aliased(&self.kernel, bound, handles);
-        let purpose = Purpose {
-            unaliased: !overlap,
-            threads: PtxOptions::thread_class(launch.threads_of_group()),
-        };
+        let purpose = Purpose::of(launch, !overlap, self.exact);
         let variant = self.variant(purpose)?;
         let module = &variant.module;
         let shape = self.shape(module, bound, launch).map_err(refuse)?;

@@ -135,7 +135,12 @@ fn kind(kernel: &Kernel, record: &Record, location: LocationId, handles: &[Bound
             expected: record.i64(FaultRecord::BYTES) as u32,
         };
     }
-    let reason = if is(FaultCode::HandleMismatch) {
+    let reason = if is(FaultCode::PartialSimdgroup) {
+        format!(
+            "a product of simdgroup matrices needs all 32 threads of its SIMD-group, only {offset} are here: it must be in control \
+             flow that is uniform over the SIMD-group, in a threadgroup of whole SIMD-groups"
+        )
+    } else if is(FaultCode::HandleMismatch) {
         let known = handles.iter().find(|tensor| tensor.handle == offset as u64);
         format!(
             "the tensor behind a handle ('{}') does not fit the type that the kernel declares for it",

@@ -22,11 +22,14 @@ pub(super) struct Images {
     memory: DeviceMemory,
     flag_bytes: u64,
     /// For each request: address of the copy, address of its flags.
-    pub places: Vec<(u64, u64)>,
+    pub places: Vec<Place>,
 }
 
-/// Offsets of the flags and copies of arguments of so many bytes, bytes of all flags, and bytes in all; `None` if that is too much.
-fn layout(requests: &[ImageRequest], bytes: &[u64]) -> Option<(Vec<(u64, u64)>, u64, u64)> {
+/// Where a copy and its flags are: addresses, or offsets in the memory.
+type Place = (u64, u64);
+
+/// Places for arguments of so many bytes, bytes of all flags, and bytes in all; `None` if that is too much.
+fn layout(requests: &[ImageRequest], bytes: &[u64]) -> Option<(Vec<Place>, u64, u64)> {
     let mut at = 0u64;
     let mut flags = Vec::with_capacity(requests.len());
     for (request, &bytes) in requests.iter().zip(bytes) {
