@@ -13,7 +13,7 @@ pub(super) struct Shape {
 fn thread_limit(l: &Lower) -> u32 {
     let required = l.kernel.required_simdgroups.iter().map(|&(n, _)| 32 * n).max();
     let declared = l.kernel.max_threads.unwrap_or(1024);
-    required.unwrap_or(declared).clamp(32, 1024)
+    required.unwrap_or(declared).min(l.options.threads).clamp(32, 1024)
 }
 
 /// Chooses a tile for a destination of some size that so many SIMD-groups compute. A side whose operand is in `registers` is not cut.
