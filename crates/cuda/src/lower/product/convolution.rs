@@ -179,7 +179,7 @@ impl Convolution<'_> {
         target: &Region,
     ) -> Result {
         let size = [product.m, product.n];
-        let shape = shape::tile(l, self.unit, size, simdgroups, [false; 2]);
+        let shape = shape::tile(l, self.unit, size, simdgroups, [false; 2], false);
         self.choose_feed(true, shape.lines[1]);
         let columns = size[1].div_ceil(shape.lines[1]);
         let total = size[0].div_ceil(shape.lines[0]).saturating_mul(columns);

@@ -414,7 +414,10 @@ impl<'k> Lower<'k> {
         let size = [descriptor.m, descriptor.n];
         // An operand in registers belongs to one SIMD-group and is one tile.
         let registers = [0, 1].map(|side| matches!(sources[side], Source::Registers(_)));
-        let shape = shape::tile(self, unit, size, simdgroups, registers);
+        let scaled = sources
+            .iter()
+            .any(|source| matches!(source, Source::Memory(region) if region.scales.is_some()));
+        let shape = shape::tile(self, unit, size, simdgroups, registers, scaled);
         let free = [!registers[0], !registers[1]];
         let product = self.plan(descriptor, sources, shape.lines, free, ColumnMap::Natural)?;
         let columns = size[1].div_ceil(shape.lines[1]);
