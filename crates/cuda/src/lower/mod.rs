@@ -354,7 +354,9 @@ impl<'k> Lower<'k> {
                 right,
                 destination,
             } => {
-                if self.staged_matmul(descriptor, *simdgroups, left, right, destination)? {
+                if self.few_rows_matmul(descriptor, *simdgroups, left, right, destination)?
+                    || self.staged_matmul(descriptor, *simdgroups, left, right, destination)?
+                {
                     return Ok(());
                 }
                 self.matmul(descriptor, *simdgroups, left, right, destination)
