@@ -32,6 +32,10 @@ struct attention_sizes {
     int mask_batch_stride;
 };
 
+#ifndef ATTENTION_X8_KEYS
+#define ATTENTION_X8_KEYS 64
+#endif
+
 constant constexpr int simdgroups = 4;
 
 template <typename T, int D, bool CAUSAL, int MASK, typename M>
@@ -89,6 +93,39 @@ template <typename T, int D, bool CAUSAL, int MASK, typename M>
 {
     threadgroup float scratch[simdgroups * anymetal::attention_scratch_floats<D>()];
     attention_of_threadgroup<T, D, CAUSAL, MASK>(q, k, v, o, mask, size, tgid, sgid, scratch);
+}
+
+/// Rows by 8 SIMD-groups of 16 that walk the keys together.
+constant constexpr int block_simdgroups = 8;
+
+template <typename T, int D, bool CAUSAL>
+[[kernel, max_total_threads_per_threadgroup(32 * block_simdgroups)]]
+void flash_attention_x8(device T* q [[buffer(0)]],
+                        device T* k [[buffer(1)]],
+                        device T* v [[buffer(2)]],
+                        device T* o [[buffer(3)]],
+                        constant attention_sizes& size [[buffer(4)]],
+                        uint3 tgid [[threadgroup_position_in_grid]],
+                        uint3 tgs [[threadgroups_per_grid]],
+                        uint sgid [[simdgroup_index_in_threadgroup]])
+{
+    constexpr int keys = ATTENTION_X8_KEYS;
+    threadgroup float scratch[block_simdgroups * anymetal::attention_rows * keys];
+    // Later rows see more keys: they go first.
+    const int group = CAUSAL ? int(tgs.x - 1 - tgid.x) : int(tgid.x);
+    const int row0 = group * block_simdgroups * anymetal::attention_rows;
+    const int head = int(tgid.y);
+    const int batch = int(tgid.z);
+    const int kv_head = head * size.kv_heads / size.q_heads;
+    const long q_start = long(batch * size.q_heads + head) * size.q_len * D;
+    const long kv_start = long(batch * size.kv_heads + kv_head) * size.kv_len * D;
+    anymetal::attention_head<T> q_head = {q + q_start, size.q_len, D};
+    anymetal::attention_head<T> k_head = {k + kv_start, size.kv_len, D};
+    anymetal::attention_head<T> v_head = {v + kv_start, size.kv_len, D};
+    anymetal::attention_head<T> o_head = {o + q_start, size.q_len, D};
+    anymetal::flash_attention_blocks<T, D, CAUSAL, block_simdgroups, keys>(
+        q_head, k_head, v_head, o_head, size.scale, size.causal_offset, row0, int(sgid),
+        scratch + sgid * anymetal::attention_rows * keys);
 }
 
 #define INSTANTIATE(name, function, ...)                                       \
@@ -191,3 +228,10 @@ ATTENTION_OF_TYPE("f16", half)
 #if ATTENTION_TYPES & 4
 ATTENTION_OF_TYPE("bf16", bfloat)
 #endif
+
+#ifndef ATTENTION_X8_KEYS
+#define ATTENTION_X8_KEYS 64
+#endif
+
+INSTANTIATE("flash_attention_bf16_d128_x8", flash_attention_x8, bfloat, 128, false)
+INSTANTIATE("flash_attention_bf16_d128_causal_x8", flash_attention_x8, bfloat, 128, true)
