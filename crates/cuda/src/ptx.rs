@@ -89,10 +89,31 @@ impl fmt::Display for Label {
     }
 }
 
+/// An `f32` constant, as PTX writes it.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct F32(pub f32);
+
+impl fmt::Display for F32 {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "0f{:08X}", self.0.to_bits())
+    }
+}
+
+/// An `f64` constant, as PTX writes it.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct F64(pub f64);
+
+impl fmt::Display for F64 {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "0d{:016X}", self.0.to_bits())
+    }
+}
+
 /// The body of an entry as it grows.
 #[derive(Default)]
 pub struct Writer {
     body: String,
+    deferred: String,
     registers: [u32; 5],
     labels: u32,
 }
@@ -122,7 +143,28 @@ impl Writer {
         let _ = writeln!(self.body, "\t{text};");
     }
 
-    /// Declarations of all registers, then the body.
+    /// One instruction: its name, the register of its result, its operands.
+    pub fn inst(&mut self, name: &str, to: Reg, operands: &[&dyn fmt::Display]) {
+        let _ = write!(self.body, "\t{name} {to}");
+        for operand in operands {
+            let _ = write!(self.body, ", {operand}");
+        }
+        self.body.push_str(";\n");
+    }
+
+    /// Lets what follows be written behind the end of the kernel, until [`end_aside`](Self::end_aside) with what this returns. For
+    /// code that runs rarely: it begins with a label and ends with a branch.
+    pub fn begin_aside(&mut self) -> String {
+        std::mem::take(&mut self.body)
+    }
+
+    /// Ends what [`begin_aside`](Self::begin_aside) began.
+    pub fn end_aside(&mut self, body: String) {
+        let aside = std::mem::replace(&mut self.body, body);
+        self.deferred.push_str(&aside);
+    }
+
+    /// Declarations of all registers, then the body, then what was put aside.
     pub fn finish(self) -> String {
         let mut out = String::new();
         for class in Class::ALL {
@@ -132,6 +174,7 @@ impl Writer {
             }
         }
         out.push_str(&self.body);
+        out.push_str(&self.deferred);
         out
     }
 }
@@ -143,4 +186,46 @@ macro_rules! ptx {
     ($lower:expr, $($format:tt)*) => {
         $lower.writer.line(format_args!($($format)*))
     };
+}
+
+/// Writes one PTX instruction with a result in a new register of a class, which it returns: `emit!(lower, B32, "add.s32", a, 1)`.
+/// Operands may be `emit!` themselves.
+#[macro_export]
+#[doc(hidden)]
+macro_rules! emit {
+    ($lower:expr, $class:ident, $name:expr $(, $operand:expr)* $(,)?) => {{
+        let operands: &[&dyn std::fmt::Display] = &[$(&$operand),*];
+        let to = $lower.writer.reg($crate::ptx::Class::$class);
+        $lower.writer.inst($name, to, operands);
+        to
+    }};
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Holder {
+        writer: Writer,
+    }
+
+    #[test]
+    fn instructions_nest_and_asides_come_last() {
+        let mut lower = Holder {
+            writer: Writer::default(),
+        };
+        let sum = emit!(lower, F32, "add.f32", emit!(lower, F32, "mov.f32", F32(1.0)), F32(-2.0));
+        let (aside, back) = (lower.writer.label(), lower.writer.label());
+        let body = lower.writer.begin_aside();
+        lower.writer.place(aside);
+        ptx!(lower, "bra {back}");
+        lower.writer.end_aside(body);
+        lower.writer.place(back);
+        ptx!(lower, "mov.f32 {sum}, {}", F64(1.0));
+        assert_eq!(
+            lower.writer.finish(),
+            "\t.reg .f32 %f<2>;\n\tmov.f32 %f0, 0f3F800000;\n\tadd.f32 %f1, %f0, 0fC0000000;\n$L1:\n\tmov.f32 %f1, 0d3FF0000000000000;\n\
+             $L0:\n\tbra $L1;\n"
+        );
+    }
 }

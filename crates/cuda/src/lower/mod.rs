@@ -10,12 +10,15 @@ mod check;
 mod control;
 mod convert;
 mod coop;
+mod float;
 mod math;
+mod math_wide;
 mod memory;
 mod product;
 mod scalar;
 mod simd;
 mod staged;
+mod trigonometry;
 mod view;
 
 use anymetal_ir::passes::{Effects, UniformityInfo};
@@ -84,6 +87,8 @@ pub(crate) struct Lower<'k> {
     constants: Vec<Option<Const>>,
     locals: Vec<Reg>,
     pub control: control::ControlState,
+    pub launch: builtin::Launch,
+    pub forms: memory::AddressForms,
     pub coops: coop::CoopState,
     pub handles: view::Handles,
     /// Declarations outside the entry (constant tables, …).
@@ -124,6 +129,8 @@ pub(crate) fn lower(kernel: &Kernel, options: &PtxOptions) -> Result<PtxModule> 
         constants: vec![None; kernel.values.len()],
         locals,
         control: control::ControlState::default(),
+        launch: builtin::Launch::default(),
+        forms: memory::AddressForms::default(),
         coops: coop::CoopState::default(),
         handles: view::Handles::default(),
         module_declarations: String::new(),
@@ -394,7 +401,25 @@ impl<'k> Lower<'k> {
             self.entry_declarations,
         ));
         // Where the kernel's own threadgroup objects begin is known only now.
-        text.push_str(&self.writer.finish().replace(OBJECTS_BASE, &staging.to_string()));
+        // Where the backend has warps of its own, they do not take part.
+        let (barrier, apart) = match self.hidden_threads {
+            0 => ("barrier.sync.aligned 0".to_string(), "barrier.sync 0".to_string()),
+            _ => {
+                let count = self.barrier_threads();
+                (
+                    format!("barrier.sync.aligned 0, {count}"),
+                    format!("barrier.sync 0, {count}"),
+                )
+            }
+        };
+        text.push_str(
+            &self
+                .writer
+                .finish()
+                .replace(OBJECTS_BASE, &staging.to_string())
+                .replace(simd::BARRIER, &barrier)
+                .replace(simd::BARRIER_APART, &apart),
+        );
         text.push_str("}\n");
         Ok(PtxModule {
             text,
