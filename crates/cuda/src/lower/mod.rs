@@ -14,6 +14,7 @@ mod float;
 mod math;
 mod math_wide;
 mod memory;
+mod merged;
 mod product;
 mod scalar;
 mod simd;
@@ -91,6 +92,7 @@ pub(crate) struct Lower<'k> {
     pub forms: memory::AddressForms,
     pub coops: coop::CoopState,
     pub handles: view::Handles,
+    merged: merged::MergedState<'k>,
     /// Declarations outside the entry (constant tables, …).
     pub module_declarations: String,
     /// Declarations at the head of the entry (`.local` arrays, …).
@@ -133,6 +135,7 @@ pub(crate) fn lower(kernel: &Kernel, options: &PtxOptions) -> Result<PtxModule> 
         forms: memory::AddressForms::default(),
         coops: coop::CoopState::default(),
         handles: view::Handles::default(),
+        merged: merged::MergedState::default(),
         module_declarations: String::new(),
         entry_declarations: String::new(),
     };
@@ -191,6 +194,16 @@ impl<'k> Lower<'k> {
         self.locals[local.index()]
     }
 
+    /// Lets a local be another register for a while.
+    pub fn replace_local(&mut self, local: LocalId, reg: Reg) {
+        self.locals[local.index()] = reg;
+    }
+
+    /// The register of a value, if its definition was lowered.
+    pub fn value_if_defined(&self, value: ValueId) -> Option<Reg> {
+        self.values[value.index()]
+    }
+
     /// `mov` into a new register of the same class.
     pub fn copy(&mut self, from: Reg) -> Reg {
         let to = self.reg(from.class);
@@ -235,6 +248,9 @@ impl<'k> Lower<'k> {
     }
 
     fn inst(&mut self, inst: &'k Inst) -> Result {
+        if self.merged_inst(inst)? {
+            return Ok(());
+        }
         let first = inst.first;
         match &inst.op {
             Op::Const(c) => {
@@ -352,12 +368,21 @@ impl<'k> Lower<'k> {
                 weights,
                 destination,
             } => self.convolution(descriptor, *simdgroups, *offsets, activation, weights, destination),
+            // What is known takes no branch.
+            Op::If {
+                condition,
+                then,
+                otherwise,
+            } if self.constant(*condition).is_some() => {
+                let taken = if self.constant(*condition) == Some(0) { otherwise } else { then };
+                self.block(taken)
+            }
             Op::If {
                 condition,
                 then,
                 otherwise,
             } => self.if_(*condition, then, otherwise),
-            Op::Loop { body, latch, unroll } => self.loop_(body, latch, *unroll),
+            Op::Loop { body, latch, unroll } => self.merged_or_plain_loop(body, latch, *unroll),
             Op::Scope { body } => self.scope(body),
             Op::Break(depth) => self.break_(*depth),
             Op::Continue(depth) => self.continue_(*depth),
