@@ -46,6 +46,8 @@ pub struct ParameterBlock {
     pub size: u32,
     /// Offset of each argument, by [`ArgumentId`].
     pub arguments: Vec<u32>,
+    /// Offset of each [image](crate::ImageRequest): `u64` address of the copy, `u64` address of its flags; zeros for none.
+    pub images: Vec<u32>,
 }
 
 impl ParameterBlock {
@@ -64,7 +66,19 @@ impl ParameterBlock {
                 }
             };
         }
-        ParameterBlock { size: at, arguments }
+        ParameterBlock {
+            size: at,
+            arguments,
+            images: Vec::new(),
+        }
+    }
+
+    /// Makes room for an image. Returns its offset.
+    pub(crate) fn add_image(&mut self) -> u32 {
+        let at = self.size;
+        self.images.push(at);
+        self.size += 16;
+        at
     }
 
     /// Offset of an argument.

@@ -4,13 +4,14 @@
 //! [parameter block](abi), shared memory). No CUDA toolkit takes part: the driver assembles the text.
 
 pub mod abi;
+pub mod driver;
 mod error;
 mod lower;
 mod options;
 pub mod ptx;
 
 pub use error::CompileError;
-pub use options::{PtxModule, PtxOptions, Target};
+pub use options::{ImageRequest, PtxModule, PtxOptions, Target};
 
 use anymetal_ir::Kernel;
 

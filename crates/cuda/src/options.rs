@@ -104,6 +104,30 @@ impl Default for PtxOptions {
     }
 }
 
+/// Memory that a kernel wants for a widened copy of an argument that it only reads.
+///
+/// Its size is `growth` bytes for each byte that is bound; beside it come [flags](Self::flag_bytes), which are zero when the kernel starts. What a launch
+/// cannot lend it leaves out (zeros in the [parameter block](crate::abi)): the kernel then does without.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ImageRequest {
+    /// The argument.
+    pub argument: anymetal_ir::ArgumentId,
+    /// Bytes for each byte of it.
+    pub growth: u32,
+}
+
+impl ImageRequest {
+    /// Bytes of the copy of an argument of so many bytes.
+    pub const fn image_bytes(&self, bytes: u64) -> u64 {
+        bytes.saturating_mul(self.growth as u64)
+    }
+
+    /// Bytes of the flags: one of four bytes for 32 rows, and rows have 16 bytes at least.
+    pub const fn flag_bytes(&self, bytes: u64) -> u64 {
+        bytes.div_ceil(512).saturating_add(1).saturating_mul(4)
+    }
+}
+
 /// A compiled kernel.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PtxModule {
@@ -117,6 +141,8 @@ pub struct PtxModule {
     pub shared_bytes: u32,
     /// Bytes of [`abi::Header::workspace`](crate::abi::WORKSPACE) that each block needs; 0 for none.
     pub workspace_bytes: u32,
+    /// Widened copies of arguments that the kernel can use, in the order of [`ParameterBlock::images`].
+    pub images: Vec<ImageRequest>,
     /// Threads of a threadgroup at most (what `.maxntid` says).
     pub max_threads: u32,
     /// Threads to launch beyond the threadgroup's own (whole warps of the backend, at the end).

@@ -1,9 +1,10 @@
 //! Runs the steps of a plan: kernels through the device, the rest on the host.
 
 use std::collections::HashMap;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
-use anymetal::{CompileOptions, Device, Pipeline, Queue};
+use anymetal::ir::Kernel;
+use anymetal::{Buffer, CompileOptions, Device, ExecutionOptions, Pipeline, Queue};
 
 use crate::array::Array;
 use crate::error::{OpError, ProgramError};
@@ -16,6 +17,10 @@ pub(super) struct Dispatcher {
     device: Device,
     queue: Queue,
     pipelines: Mutex<HashMap<(usize, String), Pipeline>>,
+    /// Generated kernels by their text.
+    generated: Mutex<HashMap<String, Pipeline>>,
+    /// Buffers over constants, by address and length, with the arrays that keep them alive. A device copies each once.
+    constants: Mutex<HashMap<(usize, usize), (Array, Buffer)>>,
 }
 
 impl Dispatcher {
@@ -25,6 +30,8 @@ impl Dispatcher {
             device,
             queue,
             pipelines: Mutex::default(),
+            generated: Mutex::default(),
+            constants: Mutex::default(),
         }
     }
 
@@ -49,6 +56,33 @@ impl Dispatcher {
     pub fn own_pipeline(&self, name: &str, source: &'static str, file: &str) -> Result<Pipeline, OpError> {
         self.compiled(name, source, file, &super::library::options())
             .map_err(|e| OpError::Kernel(e.to_string()))
+    }
+
+    /// A kernel that was generated, compiled once.
+    pub fn generated_pipeline(&self, kernel: Kernel) -> Result<Pipeline, OpError> {
+        let text = anymetal::ir::print(&kernel);
+        let mut known = self.generated.lock().unwrap_or_else(|e| e.into_inner());
+        if let Some(found) = known.get(&text) {
+            return Ok(found.clone());
+        }
+        let pipeline = self
+            .device
+            .new_pipeline_from_ir(Arc::new(kernel), &ExecutionOptions::default())
+            .map_err(|error| OpError::Kernel(format!("a generated kernel: {error}")))?;
+        known.insert(text, pipeline.clone());
+        Ok(pipeline)
+    }
+
+    /// The buffer of a constant.
+    pub fn constant_buffer(&self, array: &Array) -> Result<Buffer, OpError> {
+        let key = (array.bytes().as_ptr() as usize, array.bytes().len());
+        let mut known = self.constants.lock().unwrap_or_else(|e| e.into_inner());
+        if let Some((_, buffer)) = known.get(&key) {
+            return Ok(buffer.clone());
+        }
+        let buffer = super::kernel::buffer_of(self, array)?;
+        known.insert(key, (array.clone(), buffer.clone()));
+        Ok(buffer)
     }
 
     fn compiled(

@@ -84,6 +84,8 @@ pub(crate) struct Lower<'k> {
     /// Bytes of workspace in device memory that each block needs.
     pub workspace_bytes: u32,
     pub hidden_threads: u32,
+    /// Widened copies of arguments that operations can use.
+    pub images: Vec<crate::options::ImageRequest>,
     values: Vec<Option<Reg>>,
     constants: Vec<Option<Const>>,
     locals: Vec<Reg>,
@@ -127,6 +129,7 @@ pub(crate) fn lower(kernel: &Kernel, options: &PtxOptions) -> Result<PtxModule> 
         staging_bytes: 0,
         workspace_bytes: 0,
         hidden_threads: 0,
+        images: Vec::new(),
         values: vec![None; kernel.values.len()],
         constants: vec![None; kernel.values.len()],
         locals,
@@ -452,6 +455,7 @@ impl<'k> Lower<'k> {
             parameters: self.parameters,
             shared_bytes: shared as u32,
             workspace_bytes: self.workspace_bytes,
+            images: self.images,
             max_threads: threads,
             hidden_threads: self.hidden_threads,
         })

@@ -20,6 +20,8 @@ struct Axis {
     stride: Int,
     /// Coordinates that exist, `.b32`.
     valid: Int,
+    /// All coordinates are at one place, which exists for all or for none.
+    repeats: bool,
 }
 
 impl Axis {
@@ -27,6 +29,7 @@ impl Axis {
     const NONE: Axis = Axis {
         stride: Int::Const(0),
         valid: Int::Const(MAX_EXTENT),
+        repeats: true,
     };
 }
 
@@ -73,7 +76,10 @@ impl<'k> Lower<'k> {
 
     fn move_tile(&mut self, coop: CoopId, tensor: &TensorRef, direction: Direction) -> Result {
         let tile = self.tile(coop);
-        let view = self.view(tensor)?;
+        let view = match direction {
+            Direction::Load => self.view(tensor)?,
+            Direction::Store => self.written_view(tensor)?,
+        };
         let place = self.lane_place(&tile);
         let shape = self.tile_shape(coop, &tile, &view, direction)?;
         let fast = if shape.plain {
@@ -113,6 +119,7 @@ impl<'k> Lower<'k> {
                     Axis {
                         stride: Int::Const(0),
                         valid: Int::Const(1),
+                        repeats: false,
                     }
                 }),
                 columns: *columns,
@@ -132,7 +139,11 @@ impl<'k> Lower<'k> {
     /// A dimension of the view as an axis; one of extent 1 repeats if asked to.
     fn axis(&mut self, view: &View, d: usize, repeat: bool) -> Axis {
         let (stride, valid) = (view.strides[d], view.valid[d]);
-        let own = Axis { stride, valid };
+        let own = Axis {
+            stride,
+            valid,
+            repeats: false,
+        };
         if !repeat {
             return own;
         }
@@ -146,6 +157,7 @@ impl<'k> Lower<'k> {
                 Axis {
                     stride: Int::Const(0),
                     valid,
+                    repeats: true,
                 }
             }
             Int::Const(_) => own,
@@ -157,6 +169,7 @@ impl<'k> Lower<'k> {
                 Axis {
                     stride: self.int_select(single, Int::Const(0), stride, class),
                     valid: self.int_select(single, most, valid, Class::B32),
+                    repeats: false,
                 }
             }
         }
@@ -192,10 +205,12 @@ impl<'k> Lower<'k> {
                     rows: Rows::One(Axis {
                         stride: self.int_select(is_rows, axis.stride, none.stride, class),
                         valid: self.int_select(is_rows, axis.valid, none.valid, Class::B32),
+                        repeats: false,
                     }),
                     columns: Axis {
                         stride: self.int_select(is_rows, none.stride, axis.stride, class),
                         valid: self.int_select(is_rows, none.valid, axis.valid, Class::B32),
+                        repeats: false,
                     },
                     plain: false,
                 }
@@ -271,6 +286,7 @@ impl<'k> Lower<'k> {
         let rows = Axis {
             stride: view.strides[1],
             valid: view.valid[1],
+            repeats: false,
         };
         let mut first = None;
         for rb in 0..tile.row_blocks {
@@ -402,14 +418,30 @@ impl<'k> Lower<'k> {
         let single = (direction == Direction::Store)
             .then(|| self.storing_lane(tile))
             .flatten();
+        let loads = direction == Direction::Load;
+        // Rows (columns) that are all alike are loaded once.
+        let same_rows = loads
+            && matches!(shape.rows, Rows::One(Axis { repeats: true, .. }))
+            && !tile.row_may_pad(tile.row_blocks - 1);
+        let same_columns =
+            loads && shape.columns.repeats && !(0..tile.column_blocks).any(|nb| tile.column_may_pad(nb, 1));
         let mut first = None;
         for rb in 0..tile.row_blocks {
+            if same_rows && rb > 0 {
+                self.repeat_row(coop, tile, rb);
+                continue;
+            }
             let row = self.row_of(tile, view, place.row, rb, &shape.rows, &mut first);
             let guard = self.both(row.guard, single);
             let start = self.int_add(row.offset, first_column, class);
+            let mut single_column = None;
             for nb in 0..tile.column_blocks {
                 let mut loaded = Vec::new();
                 for i in 0..width {
+                    if let Some(element) = single_column {
+                        loaded.push(element);
+                        continue;
+                    }
                     let column = tile.column_offset(nb, i);
                     let exists = self.column_exists(left, column, guard);
                     let step = self.int_mul(shape.columns.stride, Int::Const(column.into()), class);
@@ -417,7 +449,11 @@ impl<'k> Lower<'k> {
                     match direction {
                         Direction::Load => {
                             let code = self.load_code(&at, exists);
-                            loaded.push(self.tile_value(view.format, code));
+                            let element = self.tile_value(view.format, code);
+                            loaded.push(element);
+                            if same_columns {
+                                single_column = Some(element);
+                            }
                         }
                         Direction::Store => {
                             let element = self.tile_element(coop, rb, nb, i);
@@ -441,6 +477,17 @@ impl<'k> Lower<'k> {
             }
         }
         Ok(())
+    }
+
+    /// Copies row block 0 to another.
+    fn repeat_row(&mut self, coop: CoopId, tile: &Tile, rb: u32) {
+        let registers = self.tile_registers(coop);
+        let width = registers.len() / tile.row_blocks as usize;
+        let (from, rest) = registers.split_at(width);
+        let to = &rest[(rb as usize - 1) * width..][..width];
+        for (to, from) in to.iter().zip(from) {
+            ptx!(self, "mov.{} {to}, {from}", to.class.ptx());
+        }
     }
 
     /// Of the lanes that hold the same element of a reduction tensor, the first.
@@ -494,8 +541,8 @@ impl<'k> Lower<'k> {
         if !format.is_format_type() || format.bits() as u32 == element.bits() {
             return value;
         }
-        let wide = self.widen_element(value, element);
-        let _ = (wide, format);
-        value // ENCODE
+        let wide = self.convert_register(value, element, Scalar::F32, false);
+        // Halves that are not of the format become its infinity, where it has one.
+        self.encode_value(wide, format, format != ElementFormat::Fp8E5M2)
     }
 }

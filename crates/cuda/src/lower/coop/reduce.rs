@@ -58,7 +58,7 @@ impl<'k> Lower<'k> {
                 for rb in 0..source.row_blocks {
                     let terms = self.row_terms(&source, from, place, rb, combine);
                     let total = self.combine_all(terms, combine);
-                    let total = self.combine_lanes(total, &[1, 2], combine);
+                    let total = self.reduce_lanes(total, &[1, 2], combine);
                     self.finish_reduction(to, &target, (rb, 0, 0), total, identity, combine);
                 }
             }
@@ -70,7 +70,7 @@ impl<'k> Lower<'k> {
                     for i in 0..2 {
                         let terms = self.column_terms(&source, from, place, (nb, i), combine);
                         let total = self.combine_all(terms, combine);
-                        let total = self.combine_lanes(total, &[4, 8, 16], combine);
+                        let total = self.reduce_lanes(total, &[4, 8, 16], combine);
                         self.finish_reduction(to, &target, (0, nb, i), total, identity, combine);
                     }
                 }
@@ -163,7 +163,7 @@ impl<'k> Lower<'k> {
     }
 
     /// Combines the numbers of lanes whose numbers differ in the given bits.
-    fn combine_lanes(&mut self, mut total: Reg, bits: &[u32], combine: Combine) -> Reg {
+    fn reduce_lanes(&mut self, mut total: Reg, bits: &[u32], combine: Combine) -> Reg {
         for bit in bits {
             let mine = self.bits_of(total);
             let other = self.reg(Class::B32);

@@ -51,7 +51,7 @@ impl<'k> Lower<'k> {
     }
 
     /// Quotient and remainder of a slot number by a number.
-    fn divide(&mut self, slot: Int, by: u32) -> (Int, Int) {
+    fn split_slot(&mut self, slot: Int, by: u32) -> (Int, Int) {
         match slot {
             Int::Const(slot) => (Int::Const(slot / i64::from(by)), Int::Const(slot % i64::from(by))),
             Int::Reg(_) if by == 1 => (slot, Int::Const(0)),
@@ -108,24 +108,24 @@ impl<'k> Lower<'k> {
         match (tile.role, tile.layout) {
             (CoopRole::RowReduction, _) => (self.times(slot, 8), zero),
             (CoopRole::ColumnReduction, LayoutKind::S) => {
-                let (block, i) = self.divide(slot, 2);
+                let (block, i) = self.split_slot(slot, 2);
                 let column = self.times(block, 8);
                 (zero, self.sum(column, i))
             }
             (CoopRole::ColumnReduction, _) => {
-                let (block, i) = self.divide(slot, 4);
+                let (block, i) = self.split_slot(slot, 4);
                 let column = self.times(block, 16);
                 (zero, self.sum(column, i))
             }
             (_, LayoutKind::S) => {
-                let (block, i) = self.divide(slot, 2);
-                let (rb, nb) = self.divide(block, tile.column_blocks);
+                let (block, i) = self.split_slot(slot, 2);
+                let (rb, nb) = self.split_slot(block, tile.column_blocks);
                 let (row, column) = (self.times(rb, 8), self.times(nb, 8));
                 (row, self.sum(column, i))
             }
             _ => {
-                let (block, i) = self.divide(slot, 4);
-                let (cb, rb) = self.divide(block, tile.row_blocks);
+                let (block, i) = self.split_slot(slot, 4);
+                let (cb, rb) = self.split_slot(block, tile.row_blocks);
                 let (row, column) = (self.times(rb, 8), self.times(cb, 16));
                 (row, self.sum(column, i))
             }
@@ -337,23 +337,23 @@ impl<'k> Lower<'k> {
         let r = tile.layout == LayoutKind::R;
         let mapped = match reduction.role {
             CoopRole::RowReduction if r => {
-                let (block, _) = self.divide(slot, 4);
-                self.divide(block, tile.row_blocks).1
+                let (block, _) = self.split_slot(slot, 4);
+                self.split_slot(block, tile.row_blocks).1
             }
             CoopRole::RowReduction => {
-                let (block, _) = self.divide(slot, 2);
-                self.divide(block, tile.column_blocks).0
+                let (block, _) = self.split_slot(slot, 2);
+                self.split_slot(block, tile.column_blocks).0
             }
             _ if reduction.layout != tile.layout => Int::Const(0),
             _ if r => {
-                let (block, place) = self.divide(slot, 4);
-                let (cb, _) = self.divide(block, tile.row_blocks);
+                let (block, place) = self.split_slot(slot, 4);
+                let (cb, _) = self.split_slot(block, tile.row_blocks);
                 let first = self.times(cb, 4);
                 self.sum(first, place)
             }
             _ => {
-                let (block, place) = self.divide(slot, 2);
-                let (_, nb) = self.divide(block, tile.column_blocks);
+                let (block, place) = self.split_slot(slot, 2);
+                let (_, nb) = self.split_slot(block, tile.column_blocks);
                 let first = self.times(nb, 2);
                 self.sum(first, place)
             }

@@ -11,7 +11,7 @@ use super::Pipeline;
 use crate::lower::{Lower, Result};
 use crate::ptx;
 use crate::ptx::{Class, Reg};
-use crate::{abi, emit};
+use crate::emit;
 
 /// Bytes of a tensor map.
 const MAP_BYTES: u32 = 128;

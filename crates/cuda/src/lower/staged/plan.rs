@@ -246,6 +246,12 @@ impl Plan {
         matches!(self.unit, Unit::Warpgroup) && self.banded && self.blocks() > 1
     }
 
+    /// Of a sum of a warp: its block of 8 rows, its block of 8 columns, and which of two neighbouring columns it is.
+    pub const fn place_of(&self, sum: u32) -> (u32, u32, u32) {
+        let (block, at) = (sum / 4 / (self.warp_columns() / 8), sum % 4);
+        (2 * block + at / 2, sum / 4 % (self.warp_columns() / 8), at % 2)
+    }
+
     /// The tile row of a line of the left operand, if K runs along memory.
     pub const fn row_of_line(&self, line: u32) -> u32 {
         if !self.reordered() {

@@ -261,7 +261,7 @@ impl Engine<'_> {
     }
 
     /// A scale code as `f32`: 2^(code − 127), where 0 is subnormal and 255 NaN.
-    fn scale(&mut self, code: Reg) -> Reg {
+    pub(super) fn scale(&mut self, code: Reg) -> Reg {
         let (bits, special, scale) = (self.r(), self.p(), self.writer.reg(Class::F32));
         put!(self, "shl.b32 {bits}, {code}, 23");
         put!(self, "setp.eq.u32 {special}, {code}, 0");
@@ -273,7 +273,7 @@ impl Engine<'_> {
     }
 
     /// The 16 elements of a unit as eight words of two.
-    fn widen(&mut self, packing: Packing, words: &[Reg], scale: Option<Reg>) -> Vec<Reg> {
+    pub(super) fn widen(&mut self, packing: Packing, words: &[Reg], scale: Option<Reg>) -> Vec<Reg> {
         let format = match packing {
             Packing::Plain => return words.to_vec(),
             Packing::E4M3 => "e4m3x2",

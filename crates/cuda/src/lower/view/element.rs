@@ -4,6 +4,7 @@ use anymetal_formats::ElementFormat;
 use anymetal_ir::{AddressSpace, Bounds, Extent, Scalar, TensorRef, ValueId, element_scalar, tile_scalar};
 
 use super::{Int, View, address_class, state_space};
+use crate::lower::check::AccessKind;
 use crate::lower::{Lower, Result};
 use crate::ptx;
 use crate::ptx::{Class, Reg};
@@ -241,6 +242,11 @@ impl<'k> Lower<'k> {
         let bits = tensor.format.bits() as i64;
         let mut offset = Int::Const(0);
         let mut exists = None;
+        if bounds == Some(Bounds::Fault) && self.options.checked {
+            let limits: Vec<Int> = (0..indices.len()).map(|d| self.element_bound(tensor, d)).collect();
+            let indices: Vec<Int> = indices.iter().map(|&index| self.int(index)).collect();
+            exists = self.check_subscript(tensor, &indices, &limits);
+        }
         for (d, &index) in indices.iter().enumerate() {
             let mut index = self.int(index);
             let origin = self.int(tensor.origin[d]);
@@ -299,7 +305,7 @@ impl<'k> Lower<'k> {
     }
 
     /// `0 ≤ index < bound`, and the element is not before the tensor's first; `None` if that is known.
-    fn element_inside(&mut self, index: Int, bound: Int, origin: Int) -> Option<Reg> {
+    pub(super) fn element_inside(&mut self, index: Int, bound: Int, origin: Int) -> Option<Reg> {
         let mut inside = None;
         let mut require = |lower: &mut Self, condition: &str, a: Int, b: Int| {
             let (a, b) = (lower.int_reg(a, Class::B64), lower.int_reg(b, Class::B64));
@@ -327,6 +333,7 @@ impl<'k> Lower<'k> {
     /// `T[…]` or `get(…)`: a format type gives its code.
     pub fn tensor_load(&mut self, to: ValueId, tensor: &TensorRef, indices: &[ValueId], bounds: Bounds) -> Result {
         let (place, exists) = self.element_place(tensor, indices, Some(bounds))?;
+        let exists = self.check_element(tensor, &place, exists, AccessKind::Read);
         let code = self.load_code(&place, exists);
         if tensor.format == ElementFormat::Bool {
             let truth = self.define(to);
@@ -340,6 +347,7 @@ impl<'k> Lower<'k> {
     /// `T[…] = value` or `set(…)`.
     pub fn tensor_store(&mut self, tensor: &TensorRef, indices: &[ValueId], value: ValueId, bounds: Bounds) -> Result {
         let (place, exists) = self.element_place(tensor, indices, Some(bounds))?;
+        let exists = self.check_element(tensor, &place, exists, AccessKind::Write);
         let mut code = self.value(value);
         if code.class == Class::Pred {
             let byte = self.reg(Class::B32);

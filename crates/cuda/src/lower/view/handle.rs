@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use anymetal_ir::{ArgumentId, Op, TensorField, TensorSpec, ValueId};
 
 use crate::abi;
+use crate::lower::check::Fault;
 use crate::lower::{Lower, Result};
 use crate::ptx;
 use crate::ptx::{Class, Reg};
@@ -105,6 +106,15 @@ impl<'k> Lower<'k> {
         ptx!(self, "sub.u32 {left}, {left}, 1");
         ptx!(self, "bra {next}");
         self.writer.place(done);
+        if self.options.checked {
+            let (known, fine) = (self.reg(Class::Pred), self.reg(Class::Pred));
+            ptx!(self, "setp.ne.s64 {known}, {entry}, 0");
+            ptx!(self, "setp.eq.or.s64 {fine}, {handle}, 0, {known}");
+            self.fault_unless(fine, abi::FaultCode::UnknownHandle, |_| Fault {
+                offset: Some(handle),
+                ..Fault::default()
+            });
+        }
         entry
     }
 }

@@ -1,5 +1,6 @@
 //! Tensor views: where the elements of a [`TensorRef`] are, and which of them exist.
 
+mod check;
 mod element;
 mod handle;
 mod int;
@@ -85,8 +86,8 @@ impl View {
 }
 
 impl<'k> Lower<'k> {
-    /// Resolves a view.
-    pub fn view(&mut self, tensor: &TensorRef) -> Result<View> {
+    /// Resolves a view, unchecked.
+    fn resolve_view(&mut self, tensor: &TensorRef) -> Result<View> {
         let rank = tensor.origin.len();
         let class = address_class(tensor.space);
         let bits = tensor.format.bits() as i64;
