@@ -178,6 +178,10 @@ impl<'k> Lower<'k> {
     pub(super) fn merged_end(&mut self, pipeline: &Pipeline<'k>) {
         let feed = &pipeline.feed;
         ptx!(self, "wgmma.wait_group.sync.aligned 0");
+        if std::env::var("F_PP").is_ok() {
+            let first = emit!(self, Pred, "setp.lt.u32", self.geometry.hardware_thread, 128);
+            ptx!(self, "@{first} bar.sync 1, 256");
+        }
         // Tile `iteration + 1` of the first ring and tile `iteration` of the second are on their way.
         for (ring, ahead) in feed.rings.iter().zip([1, 0]) {
             let tile = emit!(self, B32, "add.u32", feed.iteration, ahead);

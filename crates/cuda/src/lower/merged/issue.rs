@@ -114,16 +114,22 @@ impl<'k> Lower<'k> {
         self.multiply_scores(plan, feed, feed.iteration);
         ptx!(self, "wgmma.wait_group.sync.aligned 0");
         self.release(feed, &feed.rings[0], feed.iteration, None);
+        if std::env::var("F_PP").is_ok() {
+            let second = emit!(self, Pred, "setp.ge.u32", self.geometry.hardware_thread, 128);
+            ptx!(self, "@{second} bar.arrive 1, 256");
+        }
     }
 
     /// Before the first use of the sums in the body: the last iteration's products are done, and the tile of scores after the next comes.
     pub(super) fn merged_settle(&mut self, pipeline: &Pipeline<'k>) -> Result {
         let feed = &pipeline.feed;
+        // The branch of this keeps what comes before the wait there: else it would be moved behind it, and overlap with nothing.
+        self.bring(pipeline, 0, 2)?;
         ptx!(self, "wgmma.wait_group.sync.aligned 0");
         let before = emit!(self, B32, "add.u32", feed.iteration, -1);
         let later = emit!(self, Pred, "setp.ne.u32", feed.iteration, 0);
         self.release(feed, &feed.rings[1], before, Some(later));
-        self.bring(pipeline, 0, 2)
+        Ok(())
     }
 
     /// At the second product: the next scores, then the product, then the next tile of values; the scores are done.
@@ -133,10 +139,22 @@ impl<'k> Lower<'k> {
         let next = emit!(self, B32, "add.u32", feed.iteration, 1);
         self.wait_full(feed, &feed.rings[0], next);
         self.wait_full(feed, &feed.rings[1], feed.iteration);
+        let turn = std::env::var("F_PP").is_ok().then(|| {
+            let warp = emit!(self, B32, "shr.u32", self.geometry.hardware_thread, 7);
+            let own = emit!(self, B32, "add.u32", warp, 1);
+            emit!(self, B32, "sub.u32", 3, own)
+        });
+        if let Some(other) = turn {
+            let own = emit!(self, B32, "sub.u32", 3, other);
+            ptx!(self, "bar.sync {own}, 256");
+        }
         ptx!(self, "wgmma.fence.sync.aligned");
         self.multiply_scores(plan, feed, next);
         let right = self.tile_descriptor(feed, &feed.rings[1], &plan.second, feed.iteration);
         self.multiply(plan, &plan.second, &left, right, true);
+        if let Some(other) = turn {
+            ptx!(self, "bar.arrive {other}, 256");
+        }
         self.bring(pipeline, 1, 1)?;
         ptx!(self, "wgmma.wait_group.sync.aligned 1");
         self.release(feed, &feed.rings[0], next, None);
