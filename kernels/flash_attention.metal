@@ -4,6 +4,11 @@
 //   grid          threadgroups (ceil(Tq / 64), Hq, B)
 //   threads       128: four SIMD-groups of 16 rows each
 //
+//   kernel name   flash_attention_{f16,bf16}_d{64,128}[_causal]_x8
+//   grid          threadgroups (ceil(Tq / 128), Hq, B)
+//   threads       256: eight SIMD-groups of 16 rows each, which walk the same keys together
+//   needs         at least 128 keys and a positive scale
+//
 //   buffer 0..3   Q, K, V, O
 //   buffer 4      attention_sizes
 //   buffer 5      the mask, for the names with one: elements of O's type (additive) or bool (boolean: true attends)
@@ -105,8 +110,9 @@ void flash_attention_x8(device T* q [[buffer(0)]],
                         uint3 tgs [[threadgroups_per_grid]],
                         uint sgid [[simdgroup_index_in_threadgroup]])
 {
-    constexpr int keys = anymetal::attention_keys;
-    threadgroup float scratch[block_simdgroups * anymetal::attention_rows * keys];
+    constexpr int keys = 128;
+    // Half of the SIMD-groups at a time use it.
+    threadgroup float scratch[block_simdgroups / 2 * anymetal::attention_rows * keys];
     // Later rows see more keys: they go first.
     const int group = CAUSAL ? int(tgs.x - 1 - tgid.x) : int(tgid.x);
     const int row0 = group * block_simdgroups * anymetal::attention_rows;
@@ -121,7 +127,7 @@ void flash_attention_x8(device T* q [[buffer(0)]],
     anymetal::attention_head<T> o_head = {o + q_start, size.q_len, D};
     anymetal::flash_attention_blocks<T, D, CAUSAL, block_simdgroups, keys>(
         q_head, k_head, v_head, o_head, size.scale, size.causal_offset, row0, int(sgid),
-        scratch + sgid * anymetal::attention_rows * keys);
+        scratch);
 }
 
 #define INSTANTIATE(name, function, ...)                                       \
@@ -137,7 +143,7 @@ void flash_attention_x8(device T* q [[buffer(0)]],
 #define ATTENTION_DIMS 15
 #endif
 #ifndef ATTENTION_FORMS
-#define ATTENTION_FORMS 63
+#define ATTENTION_FORMS 255
 #endif
 
 #if ATTENTION_FORMS & 1
@@ -178,6 +184,19 @@ void flash_attention_x8(device T* q [[buffer(0)]],
                 true, anymetal::attention_mask_boolean, bool)
 #else
 #define ATTENTION_CAUSAL_BOOLEAN(type_name, T, D)
+#endif
+
+#if ATTENTION_FORMS & 64
+#define ATTENTION_X8(type_name, T, D) \
+    INSTANTIATE("flash_attention_" type_name "_d" #D "_x8", flash_attention_x8, T, D, false)
+#else
+#define ATTENTION_X8(type_name, T, D)
+#endif
+#if ATTENTION_FORMS & 128
+#define ATTENTION_CAUSAL_X8(type_name, T, D) \
+    INSTANTIATE("flash_attention_" type_name "_d" #D "_causal_x8", flash_attention_x8, T, D, true)
+#else
+#define ATTENTION_CAUSAL_X8(type_name, T, D)
 #endif
 
 #define ATTENTION_OF_DIM(type_name, T, D)         \
@@ -225,8 +244,19 @@ ATTENTION_OF_TYPE("f16", half)
 ATTENTION_OF_TYPE("bf16", bfloat)
 #endif
 
-// X8TEST
-INSTANTIATE("flash_attention_bf16_d128_x8", flash_attention_x8, bfloat, 128, false)
-INSTANTIATE("flash_attention_bf16_d128_causal_x8", flash_attention_x8, bfloat, 128, true)
-INSTANTIATE("flash_attention_bf16_d64_x8", flash_attention_x8, bfloat, 64, false)
-INSTANTIATE("flash_attention_bf16_d64_causal_x8", flash_attention_x8, bfloat, 64, true)
+#if ATTENTION_TYPES & 2 && ATTENTION_DIMS & 2
+ATTENTION_X8("f16", half, 64)
+ATTENTION_CAUSAL_X8("f16", half, 64)
+#endif
+#if ATTENTION_TYPES & 2 && ATTENTION_DIMS & 8
+ATTENTION_X8("f16", half, 128)
+ATTENTION_CAUSAL_X8("f16", half, 128)
+#endif
+#if ATTENTION_TYPES & 4 && ATTENTION_DIMS & 2
+ATTENTION_X8("bf16", bfloat, 64)
+ATTENTION_CAUSAL_X8("bf16", bfloat, 64)
+#endif
+#if ATTENTION_TYPES & 4 && ATTENTION_DIMS & 8
+ATTENTION_X8("bf16", bfloat, 128)
+ATTENTION_CAUSAL_X8("bf16", bfloat, 128)
+#endif

@@ -357,7 +357,7 @@ inline void flash_attention_blocks(attention_head<T> q_head,
     if (CAUSAL) {
         kv_end = min(kv_end, group_row0 + SIMDGROUPS * ROWS + causal_offset);
     }
-    const int last_block = k_head.length - BK;
+    const int last_block = max(k_head.length - BK, 0);
     const float scale_log2 = scale * attention_log2e;
 
     for (int key0 = 0; key0 < kv_end; key0 += BK) {
@@ -369,11 +369,12 @@ inline void flash_attention_blocks(attention_head<T> q_head,
         auto scores = qk_op.template get_destination_cooperative_tensor<q_tile_t, k_tile_t, float>();
         qk_op.run(q_tile, k_tile, scores);
 
-        if (key0 > last_block || (CAUSAL && key0 + BK > group_row0 + causal_offset + 1)) {
+        if (key0 > k_head.length - BK || (CAUSAL && key0 + BK > group_row0 + causal_offset + 1)) {
             for (auto it = scores.begin(); it != scores.end(); it++) {
                 const auto at = scores.get_multidimensional_index(it);
                 const int key = first_key + int(at[0]);
-                const bool keep = key >= key0 && (!CAUSAL || key <= row0 + int(at[1]) + causal_offset);
+                const bool keep = key >= key0 && key < k_head.length &&
+                                  (!CAUSAL || key <= row0 + int(at[1]) + causal_offset);
                 *it = keep ? max(*it, attention_masked) : attention_masked;
             }
         }
@@ -406,13 +407,18 @@ inline void flash_attention_blocks(attention_head<T> q_head,
             auto p = pv_op.template get_left_input_cooperative_tensor<float, T, float>(scores);
             pv_op.run(p, v_tile, out);
         } else {
-            scratch_view p_memory(scratch, dextents<int, 2>(BK, ROWS));
-            simdgroup_barrier(mem_flags::mem_threadgroup);  // earlier reads of the scratch are done
-            scores.store(p_memory);
-            simdgroup_barrier(mem_flags::mem_threadgroup);
-
+            // Through memory, which is enough for half of the SIMD-groups.
+            constexpr int half_of_all = SIMDGROUPS / 2;
+            scratch_view p_memory(scratch + simdgroup % half_of_all * ROWS * BK, dextents<int, 2>(BK, ROWS));
             auto p = pv_op.template get_left_input_cooperative_tensor<float, T, float>();
-            p.load(p_memory);
+            for (int turn = 0; turn < 2; turn++) {
+                threadgroup_barrier(mem_flags::mem_threadgroup);
+                if (simdgroup / half_of_all == turn) {
+                    scores.store(p_memory);
+                    simdgroup_barrier(mem_flags::mem_threadgroup);
+                    p.load(p_memory);
+                }
+            }
             pv_op.run(p, v_tile, out);
         }
     }

@@ -377,7 +377,11 @@ impl<'k> Lower<'k> {
                 then,
                 otherwise,
             } if self.constant(*condition).is_some() => {
-                let taken = if self.constant(*condition) == Some(0) { otherwise } else { then };
+                let taken = if self.constant(*condition) == Some(0) {
+                    otherwise
+                } else {
+                    then
+                };
                 self.block(taken)
             }
             Op::If {

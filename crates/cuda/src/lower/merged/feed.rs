@@ -6,12 +6,12 @@
 
 use anymetal_ir::{Operand, TensorRef};
 
-use super::plan::{JOINED, LINE, LINE_ELEMENTS, LoopPlan, Product, ROWS, STAGES};
 use super::Pipeline;
+use super::plan::{JOINED, LINE, LINE_ELEMENTS, LoopPlan, Product, ROWS, STAGES};
+use crate::emit;
 use crate::lower::{Lower, Result};
 use crate::ptx;
 use crate::ptx::{Class, Reg};
-use crate::emit;
 
 /// Bytes of a tensor map.
 const MAP_BYTES: u32 = 128;
@@ -103,19 +103,12 @@ impl<'k> Lower<'k> {
         fits
     }
 
-    /// Everything before the loop: barriers, tensor maps, the left operand, the first tiles, the first scores.
-    pub(super) fn merged_begin(&mut self, plan: &LoopPlan<'k>) -> Result<Feed> {
+    /// Where everything is, and who does what.
+    pub(super) fn merged_feed(&mut self, plan: &LoopPlan<'k>) -> Feed {
         let places = places(plan);
         self.stage(places.bytes);
         let workspace = self.staged_workspace();
         let shared = emit!(self, B32, "mov.u32", "smem");
-        let warp = emit!(self, B32, "shr.u32", self.geometry.hardware_thread, 5);
-        // Through a shuffle, so that the assembler knows that it is the same in the SIMD-group.
-        let warp = {
-            let to = self.reg(Class::B32);
-            ptx!(self, "shfl.sync.idx.b32 {to}, {warp}, 0, 31, 0xffffffff");
-            to
-        };
         let elected = emit!(self, Pred, "setp.eq.u32", self.geometry.hardware_thread, 0);
         let speaks = emit!(self, Pred, "setp.eq.u32", self.geometry.hardware_lane, 0);
         let ring = |product: &Product, index: u32, map: Reg| {
@@ -132,28 +125,43 @@ impl<'k> Lower<'k> {
         let second_map = emit!(self, B64, "add.s64", workspace, MAP_BYTES);
         let rings = [ring(&plan.first, 0, workspace), ring(&plan.second, 1, second_map)];
         let iteration = self.u32(0);
+        let warp = self.uniform_warp();
         let left = self.left_descriptor(plan, shared, warp);
-        let feed = Feed {
+        Feed {
             rings,
             shared,
             iteration,
             elected,
             speaks,
             left,
-        };
+        }
+    }
+
+    /// The SIMD-group's index, through a shuffle, so that the assembler knows that it is the same in the SIMD-group.
+    pub(super) fn uniform_warp(&mut self) -> Reg {
+        let warp = emit!(self, B32, "shr.u32", self.geometry.hardware_thread, 5);
+        let to = self.reg(Class::B32);
+        ptx!(self, "shfl.sync.idx.b32 {to}, {warp}, 0, 31, 0xffffffff");
+        to
+    }
+
+    /// Everything before the loop: barriers, tensor maps, the left operand, the first tiles, the first scores.
+    pub(super) fn merged_begin(&mut self, plan: &LoopPlan<'k>, feed: &Feed) -> Result {
+        let places = places(plan);
+        let warp = self.uniform_warp();
         self.merged_barrier(plan);
-        self.make_barriers(&feed, plan.simdgroups);
+        self.make_barriers(feed, plan.simdgroups);
         for (index, product) in [&plan.first, &plan.second].into_iter().enumerate() {
             let scratch = places.maps + index as u32 * MAP_BYTES;
-            self.make_map(&feed, product.right, &feed.rings[index], warp, index as u32, scratch);
+            self.make_map(feed, product.right, &feed.rings[index], warp, index as u32, scratch);
         }
-        self.copy_left(plan, shared, warp);
+        self.copy_left(plan, feed.shared, warp);
         ptx!(self, "cp.async.wait_all");
         ptx!(self, "fence.proxy.async.shared::cta");
         self.merged_barrier(plan);
 
         let skip = self.writer.label();
-        ptx!(self, "@!{elected} bra {skip}");
+        ptx!(self, "@!{} bra {skip}", feed.elected);
         for ring in &feed.rings {
             ptx!(
                 self,
@@ -164,14 +172,14 @@ impl<'k> Lower<'k> {
         let zero = self.u32(0);
         let one = self.u32(1);
         let now = self.advanced(plan, 0)?;
-        self.load_tile(&feed, &feed.rings[0], zero, now[0]);
+        self.load_tile(feed, &feed.rings[0], zero, now[0]);
         let next = self.advanced(plan, 1)?;
-        self.load_tile(&feed, &feed.rings[0], one, next[0]);
-        self.load_tile(&feed, &feed.rings[1], zero, now[1]);
+        self.load_tile(feed, &feed.rings[0], one, next[0]);
+        self.load_tile(feed, &feed.rings[1], zero, now[1]);
         self.writer.place(skip);
         ptx!(self, "bar.warp.sync 0xffffffff");
-        self.issue_first_scores(plan, &feed);
-        Ok(feed)
+        self.issue_first_scores(plan, feed);
+        Ok(())
     }
 
     /// After the loop: products and copies that are under way end, and the barriers.
@@ -242,7 +250,11 @@ impl<'k> Lower<'k> {
             .collect();
         let pitch = emit!(self, B64, "shl.b64", self.value(tensor.strides[1]), 1);
         let pointer = self.value(tensor.pointer);
-        let element = if tensor.format == anymetal_formats::ElementFormat::F16 { 6 } else { 10 };
+        let element = if tensor.format == anymetal_formats::ElementFormat::F16 {
+            6
+        } else {
+            10
+        };
         for (field, ty, value) in [
             ("global_address", "b64", pointer.to_string()),
             ("rank", "b32", "1".into()),
@@ -343,7 +355,11 @@ impl<'k> Lower<'k> {
     /// The origins of both right operands `by` iterations from this one, as coordinates (`.b32`).
     pub(super) fn advanced(&mut self, plan: &LoopPlan<'k>, by: i64) -> Result<[[Reg; 2]; 2]> {
         let kept: Vec<Reg> = plan.steps.iter().map(|(local, _)| self.local(*local)).collect();
-        let values: Vec<_> = plan.slice.iter().map(|inst| self.value_if_defined(inst.first)).collect();
+        let values: Vec<_> = plan
+            .slice
+            .iter()
+            .map(|inst| self.value_if_defined(inst.first))
+            .collect();
         for (local, step) in &plan.steps {
             let now = self.local(*local);
             let ahead = emit!(self, B32, "add.s32", now, (step * by) as i32);

@@ -95,7 +95,8 @@ impl<'k> Lower<'k> {
         ptx!(self, "wgmma.commit_group.sync.aligned");
     }
 
-    fn multiply_scores(&mut self, plan: &LoopPlan, feed: &Feed, tile: Reg) {
+    /// The scores of a tile (its number, `.b32`).
+    pub(super) fn multiply_scores(&mut self, plan: &LoopPlan, feed: &Feed, tile: Reg) {
         let steps: Vec<String> = (0..plan.first.depth / 16)
             .map(|step| {
                 let per_line = LINE_ELEMENTS / 16;
@@ -105,6 +106,12 @@ impl<'k> Lower<'k> {
             .collect();
         let right = self.tile_descriptor(feed, &feed.rings[0], &plan.first, tile);
         self.multiply(plan, &plan.first, &steps, right, false);
+    }
+
+    /// The second product of a tile.
+    pub(super) fn multiply_sums(&mut self, plan: &LoopPlan, feed: &Feed, left: &[String], tile: Reg) {
+        let right = self.tile_descriptor(feed, &feed.rings[1], &plan.second, tile);
+        self.multiply(plan, &plan.second, left, right, true);
     }
 
     /// Before the loop: the scores of the first tile.
@@ -150,8 +157,7 @@ impl<'k> Lower<'k> {
         }
         ptx!(self, "wgmma.fence.sync.aligned");
         self.multiply_scores(plan, feed, next);
-        let right = self.tile_descriptor(feed, &feed.rings[1], &plan.second, feed.iteration);
-        self.multiply(plan, &plan.second, &left, right, true);
+        self.multiply_sums(plan, feed, &left, feed.iteration);
         if let Some(other) = turn {
             ptx!(self, "bar.arrive {other}, 256");
         }
@@ -163,7 +169,7 @@ impl<'k> Lower<'k> {
     }
 
     /// The second product's left operand as registers of 16-bit pairs, for each 16 of K.
-    fn left_fragments(&mut self, plan: &LoopPlan) -> Result<Vec<String>> {
+    pub(super) fn left_fragments(&mut self, plan: &LoopPlan) -> Result<Vec<String>> {
         let Operand::Coop(left) = plan.second.left else {
             return self.unsupported("a left operand in memory here");
         };

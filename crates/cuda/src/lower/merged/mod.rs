@@ -16,6 +16,7 @@
 
 mod feed;
 mod issue;
+mod plain;
 mod plan;
 
 use anymetal_ir::{Block, Inst, Unroll};
@@ -25,10 +26,12 @@ use self::plan::LoopPlan;
 use super::{Lower, Result};
 use crate::ptx;
 
-/// The pipeline that is being lowered.
+/// The loop that is being lowered.
 pub(crate) struct Pipeline<'k> {
     plan: LoopPlan<'k>,
     feed: Feed,
+    /// Operands come element by element, and each product is waited for.
+    plain: bool,
 }
 
 /// What the lowering of merged products keeps.
@@ -47,20 +50,25 @@ impl<'k> Lower<'k> {
             return self.loop_(body, latch, unroll);
         };
         let (plain, end) = (self.writer.label(), self.writer.label());
+        let feed = self.merged_feed(&plan);
         let fits = self.merged_fits(&plan);
         ptx!(self, "@!{fits} bra {plain}");
-        let feed = self.merged_begin(&plan)?;
-        self.merged.pipeline = Some(Pipeline { plan, feed });
+        self.merged_begin(&plan, &feed)?;
+        self.merged.pipeline = Some(Pipeline {
+            plan,
+            feed,
+            plain: false,
+        });
         self.loop_(body, latch, unroll)?;
-        if let Some(pipeline) = self.merged.pipeline.take() {
+        if let Some(mut pipeline) = self.merged.pipeline.take() {
             self.merged_end(&pipeline);
-        }
-        ptx!(self, "bra.uni {end}");
-        self.writer.place(plain);
-        if std::env::var("F_TRAP").is_ok() {
-            ptx!(self, "trap");
-        } else {
+            ptx!(self, "bra.uni {end}");
+            self.writer.place(plain);
+            self.plain_begin(&pipeline.plan);
+            pipeline.plain = true;
+            self.merged.pipeline = Some(pipeline);
             self.loop_(body, latch, unroll)?;
+            self.merged.pipeline = None;
         }
         self.writer.place(end);
         Ok(())
@@ -71,22 +79,31 @@ impl<'k> Lower<'k> {
         let Some(pipeline) = self.merged.pipeline.take() else {
             return Ok(false);
         };
-        let at = std::ptr::from_ref(inst);
-        let result = if at == std::ptr::from_ref(pipeline.plan.first.inst) {
-            Ok(true)
-        } else {
-            let mut result = Ok(());
-            if at == pipeline.plan.settle {
-                result = self.merged_settle(&pipeline);
-            }
-            if result.is_ok() && at == std::ptr::from_ref(pipeline.plan.second.inst) {
-                result = self.merged_issue(&pipeline);
-                result.map(|()| true)
-            } else {
-                result.map(|()| false)
-            }
-        };
+        let result = self.merged_place(&pipeline, inst);
         self.merged.pipeline = Some(pipeline);
         result
+    }
+
+    fn merged_place(&mut self, pipeline: &Pipeline<'k>, inst: &'k Inst) -> Result<bool> {
+        let plan = &pipeline.plan;
+        let is = |other: *const Inst| std::ptr::from_ref(inst) == other;
+        if is(plan.first.inst) {
+            if pipeline.plain {
+                self.plain_first(pipeline);
+            }
+            return Ok(true);
+        }
+        if is(plan.settle) && !pipeline.plain {
+            self.merged_settle(pipeline)?;
+        }
+        if is(plan.second.inst) {
+            if pipeline.plain {
+                self.plain_second(pipeline)?;
+            } else {
+                self.merged_issue(pipeline)?;
+            }
+            return Ok(true);
+        }
+        Ok(false)
     }
 }

@@ -5,7 +5,8 @@ use std::collections::{HashMap, HashSet};
 use anymetal_formats::ElementFormat;
 use anymetal_ir::passes::Uniformity;
 use anymetal_ir::{
-    AddressSpace, BinaryOp, Block, CoopId, Extent, Inst, LocalId, MatmulDescriptor, Op, Operand, Scalar, TensorRef, ValueId,
+    AddressSpace, BinaryOp, Block, CoopId, Extent, Inst, LocalId, MatmulDescriptor, Op, Operand, Scalar, TensorRef,
+    ValueId,
 };
 
 use crate::lower::coop::Storage;
@@ -103,7 +104,11 @@ fn spine<'k>(lower: &Lower<'k>, block: &'k Block, out: &mut Vec<&'k Inst>) {
                 then,
                 otherwise,
             } if lower.constant(*condition).is_some() => {
-                let taken = if lower.constant(*condition) == Some(0) { otherwise } else { then };
+                let taken = if lower.constant(*condition) == Some(0) {
+                    otherwise
+                } else {
+                    then
+                };
                 spine(lower, taken, out);
             }
             _ => out.push(inst),
@@ -122,7 +127,9 @@ fn each<'k>(inst: &'k Inst, f: &mut impl FnMut(&'k Inst)) {
 /// True if the instruction or one that is nested in it touches the tile.
 fn touches(inst: &Inst, coop: CoopId) -> bool {
     let mut found = false;
-    each(inst, &mut |inst| found |= inst.op.cooperatives().iter().any(|(id, _)| *id == coop));
+    each(inst, &mut |inst| {
+        found |= inst.op.cooperatives().iter().any(|(id, _)| *id == coop)
+    });
     found |= matches!(inst.op, Op::CoopMap { over, .. } if over == coop);
     found
 }
@@ -198,7 +205,11 @@ impl<'k> Lower<'k> {
         right.for_each_value(&mut |value| shared &= self.is_shared(value));
         // Only the origin may change from one iteration to the next.
         shared &= !variant.contains(&right.pointer);
-        shared &= right.strides.iter().chain(&right.base_extents).all(|value| !variant.contains(value));
+        shared &= right
+            .strides
+            .iter()
+            .chain(&right.base_extents)
+            .all(|value| !variant.contains(value));
         (fits && shared && self.covers(right, [inner, outer], variant)).then_some(product)
     }
 
@@ -217,7 +228,8 @@ impl<'k> Lower<'k> {
         let mut found = false;
         self.kernel.body.for_each_inst(&mut |inst| {
             if inst.count == 1 && inst.first == value {
-                found = matches!(inst.op, Op::Binary { op: BinaryOp::Sub, lhs, rhs, .. } if (lhs, rhs) == (base, origin));
+                found =
+                    matches!(inst.op, Op::Binary { op: BinaryOp::Sub, lhs, rhs, .. } if (lhs, rhs) == (base, origin));
             }
         });
         found
@@ -245,15 +257,18 @@ impl<'k> Lower<'k> {
         for inst in &line {
             each(inst, &mut |inst| variant.extend(inst.results()));
         }
-        let products: Vec<usize> = (0..line.len()).filter(|&at| matches!(line[at].op, Op::Matmul { .. })).collect();
+        let products: Vec<usize> = (0..line.len())
+            .filter(|&at| matches!(line[at].op, Op::Matmul { .. }))
+            .collect();
         let [head, end] = products[..] else {
             return None;
         };
         let first = self.merged_product(line[head], &variant)?;
         let second = self.merged_product(line[end], &variant)?;
         let plan = self.ends_of(&line, head, end, first, second)?;
-        (self.is_straight(&line, head, end, latch) && self.keeps_tiles(&plan, &line, (head, end), [body, latch], &variant))
-            .then_some(())?;
+        (self.is_straight(&line, head, end, latch)
+            && self.keeps_tiles(&plan, &line, (head, end), [body, latch], &variant))
+        .then_some(())?;
         let (slice, steps) = self.advancing(&line, head, [first.right, second.right], latch, &variant)?;
         Some(LoopPlan { slice, steps, ..plan })
     }
@@ -267,7 +282,9 @@ impl<'k> Lower<'k> {
         first: Product<'k>,
         second: Product<'k>,
     ) -> Option<LoopPlan<'k>> {
-        let settle = line[head + 1..=end].iter().find(|inst| touches(inst, second.destination))?;
+        let settle = line[head + 1..=end]
+            .iter()
+            .find(|inst| touches(inst, second.destination))?;
         let before = line[..head].iter().any(|inst| touches(inst, second.destination));
         let kinds = !first.descriptor.accumulate
             && second.descriptor.accumulate
@@ -319,19 +336,31 @@ impl<'k> Lower<'k> {
             block.for_each_inst(&mut |inst| inside += usize::from(is_access(&inst.op, scores)));
         }
         let mut all = 0;
-        self.kernel.body.for_each_inst(&mut |inst| all += usize::from(is_access(&inst.op, scores)));
-        let dead = line[..head].iter().chain(&line[end + 1..]).all(|inst| !touches(inst, scores));
+        self.kernel
+            .body
+            .for_each_inst(&mut |inst| all += usize::from(is_access(&inst.op, scores)));
+        let dead = line[..head]
+            .iter()
+            .chain(&line[end + 1..])
+            .all(|inst| !touches(inst, scores));
         // The first product's left operand is a tensor that does not change.
         let Operand::Tensor(left) = plan.first.left else {
             return false;
         };
         let mut constant = is_plain(self, left) && left.format == plan.first.right.format;
         left.for_each_value(&mut |value| constant &= !variant.contains(&value));
-        constant &= [left.pointer, left.strides[1], left.base_extents[0], left.base_extents[1]]
-            .into_iter()
-            .all(|value| self.is_shared(value));
+        constant &= [
+            left.pointer,
+            left.strides[1],
+            left.base_extents[0],
+            left.base_extents[1],
+        ]
+        .into_iter()
+        .all(|value| self.is_shared(value));
         constant &= self.uniformity.value(left.origin[1]) <= Uniformity::Simdgroup
-            && self.constant(left.origin[0]).is_some_and(|origin| origin.is_multiple_of(8))
+            && self
+                .constant(left.origin[0])
+                .is_some_and(|origin| origin.is_multiple_of(8))
             && plan.first.depth.is_multiple_of(LINE_ELEMENTS)
             && self.covers(left, [plan.first.depth, ROWS], variant);
         // The second's is a tile that becomes 16-bit, or is.
@@ -382,9 +411,14 @@ impl<'k> Lower<'k> {
         }
         slice.reverse();
         let made: HashSet<ValueId> = slice.iter().flat_map(|inst| inst.results()).collect();
-        let complete = wanted.iter().all(|value| made.contains(value) || !variant.contains(value));
+        let complete = wanted
+            .iter()
+            .all(|value| made.contains(value) || !variant.contains(value));
         let steps = self.latch_steps(line, latch);
-        let steps = locals.into_iter().map(|local| Some((local, *steps.get(&local)?))).collect::<Option<Vec<_>>>()?;
+        let steps = locals
+            .into_iter()
+            .map(|local| Some((local, *steps.get(&local)?)))
+            .collect::<Option<Vec<_>>>()?;
         complete.then_some((slice, steps))
     }
 
@@ -404,7 +438,10 @@ impl<'k> Lower<'k> {
                     gets.insert(inst.first, *local);
                 }
                 Op::Binary {
-                    op: BinaryOp::Add, lhs, rhs, ..
+                    op: BinaryOp::Add,
+                    lhs,
+                    rhs,
+                    ..
                 } => {
                     for (a, b) in [(lhs, rhs), (rhs, lhs)] {
                         let step = constants
@@ -446,5 +483,6 @@ impl<'k> Lower<'k> {
 /// True if the operation reads or writes the tile (setting it to zero aside).
 fn is_access(op: &Op, coop: CoopId) -> bool {
     !matches!(op, Op::CoopInit(_))
-        && (op.cooperatives().iter().any(|(id, _)| *id == coop) || matches!(op, Op::CoopMap { over, .. } if *over == coop))
+        && (op.cooperatives().iter().any(|(id, _)| *id == coop)
+            || matches!(op, Op::CoopMap { over, .. } if *over == coop))
 }
