@@ -51,6 +51,14 @@ pub(super) struct Feed {
     pub left: Reg,
 }
 
+/// What an iteration that is yet to come will see.
+pub(super) struct Ahead {
+    /// The coordinates of both right operands' tiles.
+    origins: [[Reg; 2]; 2],
+    /// There is no such iteration.
+    pub ends: Reg,
+}
+
 /// Offsets in the staging area.
 struct Places {
     tiles: [u32; 2],
@@ -171,29 +179,24 @@ impl<'k> Lower<'k> {
         }
         let zero = self.u32(0);
         let one = self.u32(1);
-        let now = self.advanced(plan, 0)?;
-        self.load_tile(feed, &feed.rings[0], zero, now[0]);
-        let next = self.advanced(plan, 1)?;
-        self.load_tile(feed, &feed.rings[0], one, next[0]);
-        self.load_tile(feed, &feed.rings[1], zero, now[1]);
+        let (now, next) = (self.ahead(plan, 0)?, self.ahead(plan, 1)?);
+        self.load_tile(feed, &feed.rings[0], zero, now.origins[0]);
+        self.load_tile(feed, &feed.rings[1], zero, now.origins[1]);
+        ptx!(self, "@{} bra {skip}", next.ends);
+        self.load_tile(feed, &feed.rings[0], one, next.origins[0]);
         self.writer.place(skip);
         ptx!(self, "bar.warp.sync 0xffffffff");
         self.issue_first_scores(plan, feed);
         Ok(())
     }
 
-    /// After the loop: products and copies that are under way end, and the barriers.
+    /// After the loop: products that are under way end, and the barriers.
     pub(super) fn merged_end(&mut self, pipeline: &Pipeline<'k>) {
         let feed = &pipeline.feed;
         ptx!(self, "wgmma.wait_group.sync.aligned 0");
         if std::env::var("F_PP").is_ok() {
             let first = emit!(self, Pred, "setp.lt.u32", self.geometry.hardware_thread, 128);
             ptx!(self, "@{first} bar.sync 1, 256");
-        }
-        // Tile `iteration + 1` of the first ring and tile `iteration` of the second are on their way.
-        for (ring, ahead) in feed.rings.iter().zip([1, 0]) {
-            let tile = emit!(self, B32, "add.u32", feed.iteration, ahead);
-            self.wait_full(feed, ring, tile);
         }
         self.merged_barrier(&pipeline.plan);
         let places = places(&pipeline.plan);
@@ -352,8 +355,8 @@ impl<'k> Lower<'k> {
         }
     }
 
-    /// The origins of both right operands `by` iterations from this one, as coordinates (`.b32`).
-    pub(super) fn advanced(&mut self, plan: &LoopPlan<'k>, by: i64) -> Result<[[Reg; 2]; 2]> {
+    /// What the iteration `by` after this one will see.
+    pub(super) fn ahead(&mut self, plan: &LoopPlan<'k>, by: i64) -> Result<Ahead> {
         let kept: Vec<Reg> = plan.steps.iter().map(|(local, _)| self.local(*local)).collect();
         let values: Vec<_> = plan
             .slice
@@ -369,14 +372,22 @@ impl<'k> Lower<'k> {
         for inst in &plan.slice {
             result = result.and_then(|()| self.inst(inst));
         }
-        let rights = [plan.first.right, plan.second.right];
-        let origins = result.map(|()| {
-            rights.map(|right| {
+        let ahead = result.map(|()| {
+            let origins = [plan.first.right, plan.second.right].map(|right| {
                 [0, 1].map(|d| {
                     let origin = self.value(right.origin[d]);
                     emit!(self, B32, "cvt.u32.u64", origin)
                 })
-            })
+            });
+            let (condition, when) = plan.exit;
+            let ends = self.reg(Class::Pred);
+            let condition = self.value(condition);
+            ptx!(
+                self,
+                "{} {ends}, {condition}",
+                if when { "mov.pred" } else { "not.pred" }
+            );
+            Ahead { origins, ends }
         });
         for ((local, _), reg) in plan.steps.iter().zip(kept) {
             self.replace_local(*local, reg);
@@ -386,7 +397,7 @@ impl<'k> Lower<'k> {
                 self.bind(inst.first, reg);
             }
         }
-        origins
+        ahead
     }
 
     /// The elected thread starts the copies of a tile; `place` is 0 or 1 (`.b32`).
@@ -415,7 +426,16 @@ impl<'k> Lower<'k> {
         let feed = &pipeline.feed;
         let skip = self.writer.label();
         ptx!(self, "@!{} bra {skip}", feed.elected);
-        let origins = self.advanced(&pipeline.plan, ahead.into())?;
+        // It is there if the iterations before it are.
+        let mut origins = None;
+        for by in 1..=ahead {
+            let ahead = self.ahead(&pipeline.plan, by.into())?;
+            ptx!(self, "@{} bra {skip}", ahead.ends);
+            origins = Some(ahead.origins[ring]);
+        }
+        let Some(origins) = origins else {
+            return self.unsupported("a tile of this iteration");
+        };
         let tile = emit!(self, B32, "add.u32", feed.iteration, ahead);
         let (place, phase) = self.place_of(tile);
         // Of the tile that was there before; the first ones wait for nothing.
@@ -423,7 +443,7 @@ impl<'k> Lower<'k> {
         let barrier = emit!(self, B32, "mad.lo.u32", place, 8, feed.shared);
         let ring_state = feed.rings[ring];
         self.wait_barrier(barrier, ring_state.barriers + 8 * STAGES, parity);
-        self.load_tile(feed, &ring_state, place, origins[ring]);
+        self.load_tile(feed, &ring_state, place, origins);
         self.writer.place(skip);
         ptx!(self, "bar.warp.sync 0xffffffff");
         Ok(())

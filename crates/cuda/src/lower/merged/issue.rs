@@ -144,7 +144,10 @@ impl<'k> Lower<'k> {
         let (plan, feed) = (&pipeline.plan, &pipeline.feed);
         let left = self.left_fragments(plan)?;
         let next = emit!(self, B32, "add.u32", feed.iteration, 1);
-        self.wait_full(feed, &feed.rings[0], next);
+        let last = self.ahead(plan, 1)?.ends;
+        // So that the assembler knows that all go the same way.
+        ptx!(self, "vote.sync.any.pred {last}, {last}, 0xffffffff");
+        let no_scores = self.writer.label();
         self.wait_full(feed, &feed.rings[1], feed.iteration);
         let turn = std::env::var("F_PP").is_ok().then(|| {
             let warp = emit!(self, B32, "shr.u32", self.geometry.hardware_thread, 7);
@@ -155,15 +158,20 @@ impl<'k> Lower<'k> {
             let own = emit!(self, B32, "sub.u32", 3, other);
             ptx!(self, "bar.sync {own}, 256");
         }
+        ptx!(self, "@{last} bra.uni {no_scores}");
+        self.wait_full(feed, &feed.rings[0], next);
         ptx!(self, "wgmma.fence.sync.aligned");
         self.multiply_scores(plan, feed, next);
+        self.writer.place(no_scores);
+        ptx!(self, "wgmma.fence.sync.aligned");
         self.multiply_sums(plan, feed, &left, feed.iteration);
         if let Some(other) = turn {
             ptx!(self, "bar.arrive {other}, 256");
         }
         self.bring(pipeline, 1, 1)?;
         ptx!(self, "wgmma.wait_group.sync.aligned 1");
-        self.release(feed, &feed.rings[0], next, None);
+        let more = emit!(self, Pred, "not.pred", last);
+        self.release(feed, &feed.rings[0], next, Some(more));
         ptx!(self, "add.u32 {}, {}, 1", feed.iteration, feed.iteration);
         Ok(())
     }

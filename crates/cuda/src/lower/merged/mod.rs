@@ -51,6 +51,8 @@ impl<'k> Lower<'k> {
         };
         let (plain, end) = (self.writer.label(), self.writer.label());
         let feed = self.merged_feed(&plan);
+        let none = self.ahead(&plan, 0)?.ends;
+        ptx!(self, "@{none} bra.uni {end}");
         let fits = self.merged_fits(&plan);
         ptx!(self, "@!{fits} bra {plain}");
         self.merged_begin(&plan, &feed)?;

@@ -59,7 +59,9 @@ pub(super) struct LoopPlan<'k> {
     pub first: Product<'k>,
     /// The product at its end, which adds to its destination.
     pub second: Product<'k>,
-    /// What the right operands' origins are computed by in the body, in order.
+    /// The condition at the head of the body, and what it is when the loop ends.
+    pub exit: (ValueId, bool),
+    /// What the condition and the right operands' origins are computed by in the body, in order.
     pub slice: Vec<&'k Inst>,
     /// The locals that this reads and that the latch advances, and by how much.
     pub steps: Vec<(LocalId, i64)>,
@@ -269,8 +271,14 @@ impl<'k> Lower<'k> {
         (self.is_straight(&line, head, end, latch)
             && self.keeps_tiles(&plan, &line, (head, end), [body, latch], &variant))
         .then_some(())?;
-        let (slice, steps) = self.advancing(&line, head, [first.right, second.right], latch, &variant)?;
-        Some(LoopPlan { slice, steps, ..plan })
+        let exit = exit_of(&line[..head])?;
+        let (slice, steps) = self.advancing(&line, head, exit.0, [first.right, second.right], latch, &variant)?;
+        Some(LoopPlan {
+            exit,
+            slice,
+            steps,
+            ..plan
+        })
     }
 
     /// The plan without the slice.
@@ -293,6 +301,7 @@ impl<'k> Lower<'k> {
         (kinds && !before).then_some(LoopPlan {
             first,
             second,
+            exit: (ValueId(0), true),
             slice: Vec::new(),
             steps: Vec::new(),
             settle: std::ptr::from_ref(*settle),
@@ -388,11 +397,13 @@ impl<'k> Lower<'k> {
         &self,
         line: &[&'k Inst],
         head: usize,
+        exit: ValueId,
         rights: [&TensorRef; 2],
         latch: &'k Block,
         variant: &HashSet<ValueId>,
     ) -> Option<(Vec<&'k Inst>, Vec<(LocalId, i64)>)> {
         let mut wanted: HashSet<ValueId> = rights.into_iter().flat_map(|right| right.origin.clone()).collect();
+        wanted.insert(exit);
         let (mut slice, mut locals) = (Vec::new(), HashSet::new());
         for inst in line[..head].iter().rev() {
             if !inst.results().any(|result| wanted.contains(&result)) {
@@ -478,6 +489,31 @@ impl<'k> Lower<'k> {
         });
         steps
     }
+}
+
+/// The one way out of the loop: a condition before the first product.
+fn exit_of(line: &[&Inst]) -> Option<(ValueId, bool)> {
+    let mut exits = line.iter().filter_map(|inst| match &inst.op {
+        Op::If {
+            condition,
+            then,
+            otherwise,
+        } => {
+            let leaves = |block: &Block| matches!(block.insts.as_slice(), [only] if only.op == Op::Break(0));
+            match (leaves(then), leaves(otherwise)) {
+                (true, _) if otherwise.insts.is_empty() => Some((*condition, true)),
+                (_, true) if then.insts.is_empty() => Some((*condition, false)),
+                _ => None,
+            }
+        }
+        _ => None,
+    });
+    let exit = exits.next()?;
+    let mut breaks = 0;
+    for inst in line {
+        each(inst, &mut |inst| breaks += usize::from(matches!(inst.op, Op::Break(_))));
+    }
+    (breaks == 1).then_some(exit)
 }
 
 /// True if the operation reads or writes the tile (setting it to zero aside).
