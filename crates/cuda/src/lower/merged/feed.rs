@@ -59,6 +59,19 @@ pub(super) struct Ahead {
     pub ends: Reg,
 }
 
+/// Lines that threads copy in chunks of 16 bytes.
+struct Lines {
+    rows: u32,
+    /// Parts of 64 columns, and bytes from one to the next.
+    boxes: u32,
+    box_bytes: u32,
+    /// `.b32`: shared address of the first line.
+    to: Reg,
+    /// `.b32`: which of the threads that copy this is, and how many they are.
+    thread: Reg,
+    threads: u32,
+}
+
 /// Offsets in the staging area.
 struct Places {
     tiles: [u32; 2],
@@ -159,35 +172,69 @@ impl<'k> Lower<'k> {
         let warp = self.uniform_warp();
         self.merged_barrier(plan);
         self.make_barriers(feed, plan.simdgroups);
+        self.copy_left(plan, feed.shared, warp);
+        self.copy_first(plan, feed)?;
         for (index, product) in [&plan.first, &plan.second].into_iter().enumerate() {
             let scratch = places.maps + index as u32 * MAP_BYTES;
             self.make_map(feed, product.right, &feed.rings[index], warp, index as u32, scratch);
         }
-        self.copy_left(plan, feed.shared, warp);
+        self.mark(2);
         ptx!(self, "cp.async.wait_all");
         ptx!(self, "fence.proxy.async.shared::cta");
         self.merged_barrier(plan);
-
+        self.mark(3);
+        self.issue_first_scores(plan, feed);
         let skip = self.writer.label();
         ptx!(self, "@!{} bra {skip}", feed.elected);
-        for ring in &feed.rings {
-            ptx!(
-                self,
-                "fence.proxy.tensormap::generic.acquire.gpu [{}], {MAP_BYTES}",
-                ring.map
-            );
-        }
-        let zero = self.u32(0);
-        let one = self.u32(1);
+        let (zero, one) = (self.u32(0), self.u32(1));
         let (now, next) = (self.ahead(plan, 0)?, self.ahead(plan, 1)?);
-        self.load_tile(feed, &feed.rings[0], zero, now.origins[0]);
+        // Tile 0 of the first ring is there.
+        ptx!(
+            self,
+            "mbarrier.arrive.shared.b64 _, [{}+{}]",
+            feed.shared,
+            feed.rings[0].barriers
+        );
+        self.acquire_map(feed, 1);
         self.load_tile(feed, &feed.rings[1], zero, now.origins[1]);
+        self.acquire_map(feed, 0);
         ptx!(self, "@{} bra {skip}", next.ends);
         self.load_tile(feed, &feed.rings[0], one, next.origins[0]);
         self.writer.place(skip);
         ptx!(self, "bar.warp.sync 0xffffffff");
-        self.issue_first_scores(plan, feed);
+        self.mark(4);
+        self.finish_first_scores(feed);
+        self.mark(5);
         Ok(())
+    }
+
+    fn acquire_map(&mut self, feed: &Feed, ring: usize) {
+        let map = feed.rings[ring].map;
+        ptx!(self, "fence.proxy.tensormap::generic.acquire.gpu [{map}], {MAP_BYTES}");
+    }
+
+    /// F_TIME
+    pub fn mark(&mut self, n: u32) {
+        if std::env::var("F_TIME").is_err() {
+            return;
+        }
+        let skip = self.writer.label();
+        let others = emit!(self, Pred, "setp.ne.u32", self.geometry.hardware_thread, 0);
+        ptx!(self, "@{others} bra {skip}");
+        let block = self.reg(Class::B32);
+        let (part, size) = (self.reg(Class::B32), self.reg(Class::B32));
+        ptx!(self, "mov.u32 {block}, %ctaid.z");
+        for dimension in ["y", "x"] {
+            ptx!(self, "mov.u32 {size}, %nctaid.{dimension}");
+            ptx!(self, "mov.u32 {part}, %ctaid.{dimension}");
+            ptx!(self, "mad.lo.u32 {block}, {block}, {size}, {part}");
+        }
+        let base = self.parameter(Class::B64, crate::abi::WORKSPACE);
+        let at = emit!(self, B64, "mad.wide.u32", block, 64, base);
+        let clock = self.reg(Class::B64);
+        ptx!(self, "mov.u64 {clock}, %clock64");
+        ptx!(self, "st.volatile.global.b64 [{at}+{}], {clock}", (32 << 20) + 8 * n);
+        self.writer.place(skip);
     }
 
     /// After the loop: products that are under way end, and the barriers.
@@ -198,6 +245,7 @@ impl<'k> Lower<'k> {
             let first = emit!(self, Pred, "setp.lt.u32", self.geometry.hardware_thread, 128);
             ptx!(self, "@{first} bar.sync 1, 256");
         }
+        self.mark(6);
         self.merged_barrier(&pipeline.plan);
         let places = places(&pipeline.plan);
         for barrier in 0..4 * STAGES {
@@ -288,17 +336,53 @@ impl<'k> Lower<'k> {
         self.writer.place(skip);
     }
 
-    /// Each SIMD-group copies its 16 rows of the left operand, for `wgmma` to read; what does not exist is zero.
+    /// Each SIMD-group copies its 16 rows of the left operand, for `wgmma` to read.
     fn copy_left(&mut self, plan: &LoopPlan<'k>, shared: Reg, warp: Reg) {
         let Operand::Tensor(tensor) = plan.first.left else {
             return;
         };
-        let lane = self.geometry.hardware_lane;
-        let chunk = emit!(self, B32, "and.b32", lane, 7);
-        let row = emit!(self, B32, "shr.u32", lane, 3);
+        // SIMD-group w of a joined four has lines 16·w…
+        let group = emit!(self, B32, "shr.u32", warp, JOINED.trailing_zeros());
+        let within = emit!(self, B32, "and.b32", warp, JOINED - 1);
+        let bytes = JOINED * ROWS * plan.first.depth * 2;
+        let to = emit!(self, B32, "mad.lo.u32", group, bytes, shared);
+        let to = emit!(self, B32, "mad.lo.u32", within, ROWS * LINE, to);
+        let origin = [0, 1].map(|d| self.value(tensor.origin[d]));
+        let lines = Lines {
+            rows: ROWS,
+            boxes: plan.first.depth / LINE_ELEMENTS,
+            box_bytes: JOINED * ROWS * LINE,
+            to,
+            thread: self.geometry.hardware_lane,
+            threads: 32,
+        };
+        self.copy_lines(tensor, origin, &lines);
+    }
+
+    /// The threadgroup copies the first tile of the first ring: sooner than a tensor map for it is made.
+    fn copy_first(&mut self, plan: &LoopPlan<'k>, feed: &Feed) -> Result {
+        let ring = &feed.rings[0];
+        let [x, y] = self.ahead(plan, 0)?.origins[0];
+        let origin = [x, y].map(|at| emit!(self, B64, "cvt.s64.s32", at));
+        let lines = Lines {
+            rows: ring.lines,
+            boxes: ring.boxes,
+            box_bytes: ring.lines * LINE,
+            to: emit!(self, B32, "add.u32", feed.shared, ring.tiles),
+            thread: self.geometry.hardware_thread,
+            threads: 32 * plan.simdgroups,
+        };
+        self.copy_lines(plan.first.right, origin, &lines);
+        Ok(())
+    }
+
+    /// Copies lines in chunks of 16 bytes, swizzled: chunk c of line l is at c ^ (l mod 8). What does not exist is zero.
+    fn copy_lines(&mut self, tensor: &TensorRef, [x, y]: [Reg; 2], lines: &Lines) {
+        let step = lines.threads / 8;
+        let chunk = emit!(self, B32, "and.b32", lines.thread, 7);
+        let row = emit!(self, B32, "shr.u32", lines.thread, 3);
         let pitch = emit!(self, B64, "shl.b64", self.value(tensor.strides[1]), 1);
-        let [x, y] = [0, 1].map(|d| self.value(tensor.origin[d]));
-        // Elements from this lane's chunk on, and rows from the view's first on.
+        // Elements from this thread's chunk on, and rows from the view's first on.
         let wide = emit!(self, B64, "mul.wide.u32", chunk, 8);
         let column = emit!(self, B64, "add.s64", x, wide);
         let columns = emit!(self, B64, "sub.s64", self.value(tensor.base_extents[0]), column);
@@ -308,45 +392,35 @@ impl<'k> Lower<'k> {
         let from = emit!(self, B64, "mad.lo.s64", first, pitch, self.value(tensor.pointer));
         let from = emit!(self, B64, "mad.lo.s64", column, 2, from);
         let outside = emit!(self, Pred, "setp.lt.s64", y, 0);
-        // SIMD-group w of a joined four has lines 16·w…; a swizzled line 8·n + l has chunk c at c ^ l.
-        let group = emit!(self, B32, "shr.u32", warp, JOINED.trailing_zeros());
-        let within = emit!(self, B32, "and.b32", warp, JOINED - 1);
-        let to = emit!(
-            self,
-            B32,
-            "mad.lo.u32",
-            group,
-            JOINED * ROWS * plan.first.depth * 2,
-            shared
-        );
-        let to = emit!(self, B32, "mad.lo.u32", within, ROWS * LINE, to);
-        let to = emit!(self, B32, "mad.lo.u32", row, LINE, to);
-        let swizzles: Vec<Reg> = [0, 4]
-            .into_iter()
-            .map(|add| {
+        let to = emit!(self, B32, "mad.lo.u32", row, LINE, lines.to);
+        // Where steps are of four rows, every other line is in the second half of an atom.
+        let halves: &[u32] = if step.is_multiple_of(8) { &[0] } else { &[0, 4] };
+        let swizzles: Vec<Reg> = halves
+            .iter()
+            .map(|&add| {
                 let line = emit!(self, B32, "add.u32", row, add);
+                let line = emit!(self, B32, "and.b32", line, 7);
                 let place = emit!(self, B32, "xor.b32", line, chunk);
                 emit!(self, B32, "mad.lo.u32", place, 16, to)
             })
             .collect();
-        for half in 0..plan.first.depth / LINE_ELEMENTS {
-            let left = emit!(self, B64, "add.s64", columns, -i64::from(half * LINE_ELEMENTS));
+        for part in 0..lines.boxes {
+            let left = emit!(self, B64, "add.s64", columns, -i64::from(part * LINE_ELEMENTS));
             let left = emit!(self, B64, "min.s64", emit!(self, B64, "max.s64", left, 0), 8);
             let bytes = emit!(self, B32, "cvt.u32.u64", emit!(self, B64, "shl.b64", left, 1));
-            for quarter in 0..ROWS / 4 {
-                let there = emit!(self, B64, "add.s64", wide, 4 * quarter);
+            for pass in 0..lines.rows.div_ceil(step) {
+                let there = emit!(self, B64, "add.s64", wide, step * pass);
                 let exists = emit!(self, Pred, "setp.lt.s64", there, rows);
                 let size = emit!(self, B32, "selp.b32", bytes, 0, exists);
                 let size = emit!(self, B32, "selp.b32", 0, size, outside);
                 let skip = emit!(self, Pred, "setp.eq.u32", size, 0);
-                let address = emit!(self, B64, "mad.lo.s64", pitch, 4 * quarter, from);
-                let address = emit!(self, B64, "add.s64", address, half * LINE);
+                let address = emit!(self, B64, "mad.lo.s64", pitch, step * pass, from);
+                let address = emit!(self, B64, "add.s64", address, part * LINE);
                 // What is read nowhere still needs an address.
                 let base = self.value(tensor.pointer);
                 let address = emit!(self, B64, "selp.b64", base, address, skip);
-                let place = half * JOINED * ROWS * LINE + quarter * 4 * LINE;
-                // Lines 4 and 12 of 16 begin the second half of an atom.
-                let to = swizzles[(quarter % 2) as usize];
+                let place = part * lines.box_bytes + pass * step * LINE;
+                let to = swizzles[pass as usize % swizzles.len()];
                 ptx!(
                     self,
                     "cp.async.cg.shared.global [{to}+{place}], [{address}], 16, {size}"

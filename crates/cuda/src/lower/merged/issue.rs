@@ -116,9 +116,12 @@ impl<'k> Lower<'k> {
 
     /// Before the loop: the scores of the first tile.
     pub(super) fn issue_first_scores(&mut self, plan: &LoopPlan<'k>, feed: &Feed) {
-        self.wait_full(feed, &feed.rings[0], feed.iteration);
         ptx!(self, "wgmma.fence.sync.aligned");
         self.multiply_scores(plan, feed, feed.iteration);
+    }
+
+    /// Waits for them.
+    pub(super) fn finish_first_scores(&mut self, feed: &Feed) {
         ptx!(self, "wgmma.wait_group.sync.aligned 0");
         self.release(feed, &feed.rings[0], feed.iteration, None);
         if std::env::var("F_PP").is_ok() {
