@@ -110,7 +110,8 @@ void flash_attention_x8(device T* q [[buffer(0)]],
                         uint3 tgs [[threadgroups_per_grid]],
                         uint sgid [[simdgroup_index_in_threadgroup]])
 {
-    constexpr int keys = 128;
+    // Narrow heads leave room for a second threadgroup beside this one.
+    constexpr int keys = D <= 64 ? 64 : 128;
     // Half of the SIMD-groups at a time use it.
     threadgroup float scratch[block_simdgroups / 2 * anymetal::attention_rows * keys];
     // Later rows see more keys: they go first.

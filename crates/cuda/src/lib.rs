@@ -11,7 +11,7 @@ mod options;
 pub mod ptx;
 
 pub use error::CompileError;
-pub use options::{ImageRequest, PtxModule, PtxOptions, Target};
+pub use options::{ImageRequest, PtxModule, PtxOptions, THREAD_CLASSES, Target};
 
 use anymetal_ir::Kernel;
 

@@ -67,7 +67,7 @@ impl Launch {
 }
 
 /// Addresses of what a launch needs beside its arguments.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Extras {
     /// Of the fault record, 0 without checks.
     pub fault: u64,
@@ -75,6 +75,8 @@ pub struct Extras {
     pub handles: (u64, u32),
     /// Of the workspace.
     pub workspace: u64,
+    /// Of the copies of arguments that were lent, and of their flags.
+    pub images: Vec<(u64, u64)>,
 }
 
 struct Bytes(Vec<u8>);
@@ -144,6 +146,10 @@ pub(super) fn block(
     out.u64(abi::HANDLES, extras.handles.0);
     out.u32(abi::HANDLE_COUNT, extras.handles.1);
     out.u64(abi::WORKSPACE, extras.workspace);
+    for (&at, &(image, flags)) in layout.images.iter().zip(&extras.images) {
+        out.u64(at, image);
+        out.u64(at + 8, flags);
+    }
     for (i, (argument, bound)) in kernel.arguments.iter().zip(bound).enumerate() {
         let at = layout.arguments[i];
         match (&argument.kind, bound) {
@@ -377,6 +383,7 @@ mod tests {
             fault: 0xf0,
             handles: (0xaa, 2),
             workspace: 0xbb,
+            images: Vec::new(),
         };
         let bytes = block(&kernel, &layout, &LAUNCH, &bound, &places, &extras).unwrap();
         let head: Vec<u32> = bytes[..40]

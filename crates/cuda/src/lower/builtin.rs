@@ -24,6 +24,8 @@ pub(crate) struct Launch {
     objects: Option<Reg>,
     /// The threads that a barrier counts: whole SIMD-groups.
     barrier: Option<Reg>,
+    /// Position of the threadgroup, where it is not the block's.
+    group: Option<[Reg; 3]>,
 }
 
 impl Lower<'_> {
@@ -46,6 +48,7 @@ impl Lower<'_> {
         let smem = emit!(self, B32, "mov.u32", "smem");
         self.launch.objects = Some(emit!(self, B32, "add.s32", smem, OBJECTS_BASE));
 
+        self.launch.group = self.group_position();
         for dimension in 0..3 {
             let full = self.parameter(Class::B32, abi::THREADGROUP + 4 * dimension);
             let grid = self.parameter(Class::B32, abi::GRID_THREADS + 4 * dimension);
@@ -94,7 +97,11 @@ impl Lower<'_> {
         emit!(self, B32, "mul.lo.s32", position, full)
     }
 
-    fn threadgroup_position(&mut self, dimension: u32) -> Reg {
+    /// The threadgroup's position in the grid as the kernel sees it.
+    pub fn threadgroup_position(&mut self, dimension: u32) -> Reg {
+        if let Some(group) = self.launch.group {
+            return group[dimension as usize];
+        }
         let name = ["%ctaid.x", "%ctaid.y", "%ctaid.z"][dimension as usize];
         emit!(self, B32, "mov.u32", name)
     }

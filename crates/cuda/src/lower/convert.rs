@@ -212,7 +212,10 @@ impl Lower<'_> {
                 // The upper byte of a half.
                 let bits = emit!(self, B32, "shl.b32", code, 8);
                 let half = emit!(self, B16, "cvt.u16.u32", bits);
-                emit!(self, F32, "cvt.f32.f16", half)
+                let value = emit!(self, F32, "cvt.f32.f16", half);
+                let magnitude = emit!(self, B32, "and.b32", code, 0x7f);
+                let nan = emit!(self, Pred, "setp.gt.u32", magnitude, 0x7c);
+                self.nan_of_code(code, value, nan)
             }
             ElementFormat::Fp8E4M3 => {
                 // Moved into a half's fields it is the value over 2^8, subnormals included.
@@ -229,7 +232,7 @@ impl Lower<'_> {
                     F32(256.0)
                 );
                 let nan = emit!(self, Pred, "setp.eq.u32", magnitude, 0x7f);
-                emit!(self, F32, "selp.f32", F32(f32::NAN), value, nan)
+                self.nan_of_code(code, value, nan)
             }
             ElementFormat::Fp4E2M1 => {
                 let sign = emit!(self, B32, "and.b32", emit!(self, B32, "shl.b32", code, 12), 0x8000);
@@ -265,6 +268,13 @@ impl Lower<'_> {
                 emit!(self, F32, "cvt.rn.f32.u32", value)
             }
         }
+    }
+
+    /// A NaN with the sign of an 8-bit code where a predicate says so, else the value.
+    fn nan_of_code(&mut self, code: Reg, value: Reg, nan: Reg) -> Reg {
+        let sign = emit!(self, B32, "shl.b32", emit!(self, B32, "shr.u32", code, 7), 31);
+        let bits = emit!(self, F32, "mov.b32", emit!(self, B32, "or.b32", sign, 0x7fc0_0000));
+        emit!(self, F32, "selp.f32", bits, value, nan)
     }
 
     pub fn encode(&mut self, to: ValueId, operand: ValueId, format: ElementFormat, saturate: bool) -> Result {

@@ -209,6 +209,21 @@ impl Lower<'_> {
         Ok(())
     }
 
+    /// Lets a 64-bit integer be another.
+    pub(super) fn alias(&mut self, to: ValueId, from: ValueId) {
+        let reg = self.value(from);
+        self.bind(to, reg);
+        if let Some(&sum) = self.forms.sums.get(&from) {
+            self.forms.sums.insert(to, sum);
+        }
+        if let Some(&wide) = self.forms.wide.get(&from) {
+            self.forms.wide.insert(to, wide);
+        }
+        if let Some(&low) = self.forms.low.get(&from) {
+            self.forms.low.insert(to, low);
+        }
+    }
+
     /// Remembers that a 64-bit value extends a narrower one.
     pub(super) fn note_wide(&mut self, to: ValueId, operand: ValueId, from: Scalar, scalar: Scalar) {
         if scalar.bits() == 64 && from.is_integer() && from.bits() <= 32 {

@@ -7,6 +7,7 @@
 mod atomic;
 mod builtin;
 mod check;
+mod clamp;
 mod control;
 mod convert;
 mod coop;
@@ -84,6 +85,8 @@ pub(crate) struct Lower<'k> {
     /// Bytes of workspace in device memory that each block needs.
     pub workspace_bytes: u32,
     pub hidden_threads: u32,
+    /// Blocks that registers shall allow on a multiprocessor at once; 0 leaves it to the assembler.
+    pub min_blocks: u32,
     /// Widened copies of arguments that operations can use.
     pub images: Vec<crate::options::ImageRequest>,
     values: Vec<Option<Reg>>,
@@ -95,6 +98,8 @@ pub(crate) struct Lower<'k> {
     pub coops: coop::CoopState,
     pub handles: view::Handles,
     merged: merged::MergedState<'k>,
+    /// Clamps that are not made.
+    index_clamps: std::collections::HashSet<ValueId>,
     /// Declarations outside the entry (constant tables, …).
     pub module_declarations: String,
     /// Declarations at the head of the entry (`.local` arrays, …).
@@ -129,6 +134,7 @@ pub(crate) fn lower(kernel: &Kernel, options: &PtxOptions) -> Result<PtxModule> 
         staging_bytes: 0,
         workspace_bytes: 0,
         hidden_threads: 0,
+        min_blocks: 0,
         images: Vec::new(),
         values: vec![None; kernel.values.len()],
         constants: vec![None; kernel.values.len()],
@@ -139,6 +145,11 @@ pub(crate) fn lower(kernel: &Kernel, options: &PtxOptions) -> Result<PtxModule> 
         coops: coop::CoopState::default(),
         handles: view::Handles::default(),
         merged: merged::MergedState::default(),
+        index_clamps: if options.checked {
+            Default::default()
+        } else {
+            clamp::index_clamps(kernel)
+        },
         module_declarations: String::new(),
         entry_declarations: String::new(),
     };
@@ -264,6 +275,10 @@ impl<'k> Lower<'k> {
             }
             Op::Builtin(b) => self.builtin(first, *b),
             Op::Unary { op, operand, mode } => self.unary(first, *op, *operand, *mode),
+            Op::Binary { lhs, .. } if self.index_clamps.contains(&first) => {
+                self.alias(first, *lhs);
+                Ok(())
+            }
             Op::Binary { op, lhs, rhs, mode } => self.binary(first, *op, *lhs, *rhs, *mode),
             Op::Ternary { op, a, b, c, mode } => self.ternary(first, *op, [*a, *b, *c], *mode),
             Op::Compare { op, lhs, rhs } => self.compare(first, *op, *lhs, *rhs),
@@ -413,6 +428,7 @@ impl<'k> Lower<'k> {
             .max_threads
             .unwrap_or(1024)
             .min(required.unwrap_or(1024))
+            .min(self.options.threads)
             .clamp(1, 1024);
         let shared = u64::from(self.staging_bytes.next_multiple_of(128)) + self.threadgroup_bytes();
         if shared > MAX_SHARED {
@@ -429,9 +445,13 @@ impl<'k> Lower<'k> {
             self.options.target, self.module_declarations
         );
         text.push_str(&format!(
-            ".visible .entry {entry}(\n\t.param .align 64 .b8 args[{}]\n)\n.maxntid {}\n{{\n{}",
+            ".visible .entry {entry}(\n\t.param .align 64 .b8 args[{}]\n)\n.maxntid {}\n{}{{\n{}",
             self.parameters.size,
             threads.next_multiple_of(32) + self.hidden_threads,
+            match self.min_blocks {
+                0 => String::new(),
+                blocks => format!(".minnctapersm {blocks}\n"),
+            },
             self.entry_declarations,
         ));
         // Where the kernel's own threadgroup objects begin is known only now.

@@ -97,9 +97,7 @@ fn places(plan: &LoopPlan) -> Places {
 impl<'k> Lower<'k> {
     /// True (in the whole threadgroup) if bulk copies can bring the operands.
     pub(super) fn merged_fits(&mut self, plan: &LoopPlan<'k>) -> Reg {
-        let fits = self.reg(Class::Pred);
-        let threads = self.threads();
-        ptx!(self, "setp.eq.u32 {fits}, {threads}, {}", 32 * plan.simdgroups);
+        let fits = emit!(self, Pred, "setp.eq.u32", 0, 0);
         let mut tensors = vec![plan.first.right, plan.second.right];
         if let Operand::Tensor(left) = plan.first.left {
             tensors.push(left);
@@ -261,7 +259,7 @@ impl<'k> Lower<'k> {
     }
 
     /// All threads wait.
-    fn merged_barrier(&mut self, plan: &LoopPlan) {
+    pub(super) fn merged_barrier(&mut self, plan: &LoopPlan) {
         ptx!(self, "bar.sync 0, {}", 32 * plan.simdgroups);
     }
 

@@ -48,14 +48,14 @@ impl<'k> Lower<'k> {
             first: self.geometry.hardware_lane,
             by,
         };
-        self.plain_barrier();
+        self.merged_barrier(plan);
         self.copy_elements(tensor, &copy);
     }
 
     /// The product at the head of the body.
     pub(super) fn plain_first(&mut self, pipeline: &Pipeline<'k>) {
         let (plan, feed) = (&pipeline.plan, &pipeline.feed);
-        self.plain_tile(feed, 0, plan.first.right, plan.first.tile());
+        self.plain_tile(plan, feed, 0, plan.first.right, plan.first.tile());
         let tile = self.u32(0);
         ptx!(self, "wgmma.fence.sync.aligned");
         self.multiply_scores(plan, feed, tile);
@@ -66,7 +66,7 @@ impl<'k> Lower<'k> {
     pub(super) fn plain_second(&mut self, pipeline: &Pipeline<'k>) -> Result {
         let (plan, feed) = (&pipeline.plan, &pipeline.feed);
         let left = self.left_fragments(plan)?;
-        self.plain_tile(feed, 1, plan.second.right, plan.second.tile());
+        self.plain_tile(plan, feed, 1, plan.second.right, plan.second.tile());
         let tile = self.u32(0);
         ptx!(self, "wgmma.fence.sync.aligned");
         self.multiply_sums(plan, feed, &left, tile);
@@ -74,15 +74,9 @@ impl<'k> Lower<'k> {
         Ok(())
     }
 
-    /// All threads wait, however many there are.
-    fn plain_barrier(&mut self) {
-        let threads = self.threads();
-        ptx!(self, "bar.sync 0, {threads}");
-    }
-
     /// The whole threadgroup copies a right operand's tile to the first place of its ring.
-    fn plain_tile(&mut self, feed: &Feed, ring: usize, tensor: &TensorRef, (inner, rows): (u32, u32)) {
-        self.plain_barrier();
+    fn plain_tile(&mut self, plan: &LoopPlan, feed: &Feed, ring: usize, tensor: &TensorRef, (inner, rows): (u32, u32)) {
+        self.merged_barrier(plan);
         let to = emit!(self, B32, "add.u32", feed.shared, feed.rings[ring].tiles);
         let copy = Copy {
             inner,
@@ -94,7 +88,7 @@ impl<'k> Lower<'k> {
         };
         self.copy_elements(tensor, &copy);
         ptx!(self, "fence.proxy.async.shared::cta");
-        self.plain_barrier();
+        self.merged_barrier(plan);
     }
 
     fn copy_elements(&mut self, tensor: &TensorRef, copy: &Copy) {

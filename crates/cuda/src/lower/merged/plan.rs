@@ -77,6 +77,12 @@ impl LoopPlan<'_> {
         self.simdgroups * ROWS * self.first.depth * 2
     }
 
+    /// Blocks that fit on a multiprocessor beside each other: tiles of a thread with 32 registers more, in 64 Ki.
+    pub fn blocks(&self) -> u32 {
+        let tiles = self.first.descriptor.n / 2 + self.second.descriptor.n / 2 + self.second.depth / 4;
+        65536 / (32 * self.simdgroups * (tiles + 32).next_multiple_of(8))
+    }
+
     /// The type of the elements in instructions.
     pub fn element(&self) -> &'static str {
         if self.first.right.format == ElementFormat::F16 {
@@ -240,10 +246,11 @@ impl<'k> Lower<'k> {
     /// How the loop becomes a pipeline; `None` if it does not.
     pub(super) fn loop_plan(&self, body: &'k Block, latch: &'k Block) -> Option<LoopPlan<'k>> {
         let options = self.options;
-        let threads = self.kernel.max_threads?;
+        let threads = options.threads;
         if !options.target.has_wgmma()
             || options.checked
             || !options.unaliased
+            || !options.whole
             || self.column_map != ColumnMap::Natural
             || self.permuted_lanes
             || self.active_mask().is_some()
@@ -305,7 +312,7 @@ impl<'k> Lower<'k> {
             slice: Vec::new(),
             steps: Vec::new(),
             settle: std::ptr::from_ref(*settle),
-            simdgroups: self.kernel.max_threads? / 32,
+            simdgroups: self.options.threads / 32,
         })
     }
 

@@ -7,6 +7,7 @@ use super::emit::{Wide, Word, def};
 use super::outer_dimension;
 use super::region::{Region, load_code, region};
 use super::unit::{Unit, decode_scale, floats, unit_of};
+use crate::lower::check::AccessKind;
 use crate::lower::{Lower, Result};
 use crate::ptx;
 use crate::ptx::{Class, Reg};
@@ -23,9 +24,9 @@ impl Lower<'_> {
         else {
             return self.unsupported("a cooperative operand of a product of one thread");
         };
-        let left = region(self, left);
-        let right = region(self, right);
-        let target = region(self, destination);
+        let left = region(self, left, AccessKind::Read)?;
+        let right = region(self, right, AccessKind::Read)?;
+        let target = region(self, destination, AccessKind::Write)?;
         let integers = matches!(unit_of(descriptor, left.format, right.format), Unit::Bytes { .. });
         let (row_of, column_of) = (outer_dimension(descriptor, false), outer_dimension(descriptor, true));
         let k = match descriptor.k {
