@@ -239,10 +239,6 @@ impl<'k> Lower<'k> {
     pub(super) fn merged_end(&mut self, pipeline: &Pipeline<'k>) {
         let feed = &pipeline.feed;
         ptx!(self, "wgmma.wait_group.sync.aligned 0");
-        if std::env::var("F_PP").is_ok() {
-            let first = emit!(self, Pred, "setp.lt.u32", self.geometry.hardware_thread, 128);
-            ptx!(self, "@{first} bar.sync 1, 256");
-        }
         self.mark(6);
         self.merged_barrier(&pipeline.plan);
         let places = places(&pipeline.plan);

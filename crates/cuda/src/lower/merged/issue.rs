@@ -124,10 +124,6 @@ impl<'k> Lower<'k> {
     pub(super) fn finish_first_scores(&mut self, feed: &Feed) {
         ptx!(self, "wgmma.wait_group.sync.aligned 0");
         self.release(feed, &feed.rings[0], feed.iteration, None);
-        if std::env::var("F_PP").is_ok() {
-            let second = emit!(self, Pred, "setp.ge.u32", self.geometry.hardware_thread, 128);
-            ptx!(self, "@{second} bar.arrive 1, 256");
-        }
     }
 
     /// Before the first use of the sums in the body: the last iteration's products are done, and the tile of scores after the next comes.
@@ -152,15 +148,6 @@ impl<'k> Lower<'k> {
         ptx!(self, "vote.sync.any.pred {last}, {last}, 0xffffffff");
         let no_scores = self.writer.label();
         self.wait_full(feed, &feed.rings[1], feed.iteration);
-        let turn = std::env::var("F_PP").is_ok().then(|| {
-            let warp = emit!(self, B32, "shr.u32", self.geometry.hardware_thread, 7);
-            let own = emit!(self, B32, "add.u32", warp, 1);
-            emit!(self, B32, "sub.u32", 3, own)
-        });
-        if let Some(other) = turn {
-            let own = emit!(self, B32, "sub.u32", 3, other);
-            ptx!(self, "bar.sync {own}, 256");
-        }
         ptx!(self, "@{last} bra.uni {no_scores}");
         self.wait_full(feed, &feed.rings[0], next);
         ptx!(self, "wgmma.fence.sync.aligned");
@@ -168,9 +155,6 @@ impl<'k> Lower<'k> {
         self.writer.place(no_scores);
         ptx!(self, "wgmma.fence.sync.aligned");
         self.multiply_sums(plan, feed, &left, feed.iteration);
-        if let Some(other) = turn {
-            ptx!(self, "bar.arrive {other}, 256");
-        }
         self.bring(pipeline, 1, 1)?;
         ptx!(self, "wgmma.wait_group.sync.aligned 1");
         let more = emit!(self, Pred, "not.pred", last);

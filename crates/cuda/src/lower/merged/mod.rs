@@ -51,7 +51,7 @@ impl<'k> Lower<'k> {
         };
         let (plain, end) = (self.writer.label(), self.writer.label());
         let feed = self.merged_feed(&plan);
-        self.min_blocks = plan.blocks().min(2);
+        self.min_blocks = if plan.blocks() > 1 { 2 } else { 0 };
         self.mark(1);
         let none = self.ahead(&plan, 0)?.ends;
         ptx!(self, "@{none} bra.uni {end}");
