@@ -144,7 +144,12 @@ fn kernels(path: &Path, execution: &ExecutionOptions) -> Result<Vec<(String, Fou
         Err(error) => return Ok(vec![("header".to_string(), Found::Failed(error))]),
     };
     let Some(parsed) = parsed else {
-        let library = match device.new_library(&source, &name, &CompileOptions::default()) {
+        // As the headers beside `kernels/` are found by those who use them.
+        let compile = CompileOptions {
+            include_dirs: vec![folder.join("include")],
+            ..CompileOptions::default()
+        };
+        let library = match device.new_library(&source, &name, &compile) {
             Ok(library) => library,
             Err(error) => {
                 return Ok(vec![(

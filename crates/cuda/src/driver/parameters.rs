@@ -135,11 +135,14 @@ pub(super) fn block(
         });
     }
     let mut out = Bytes(vec![0; layout.size as usize]);
-    let groups = launch.threadgroups();
-    for d in 0..3 {
-        out.u32(abi::GRID_THREADS + 4 * d as u32, launch.threads[d]);
-        out.u32(abi::THREADGROUP + 4 * d as u32, launch.threadgroup[d]);
-        out.u32(abi::THREADGROUPS + 4 * d as u32, groups[d]);
+    for (at, sizes) in [
+        (abi::GRID_THREADS, launch.threads),
+        (abi::THREADGROUP, launch.threadgroup),
+        (abi::THREADGROUPS, launch.threadgroups()),
+    ] {
+        for (dimension, size) in (0..).zip(sizes) {
+            out.u32(at + 4 * dimension, size);
+        }
     }
     out.u32(abi::THREADS, launch.threads_of_group());
     out.u64(abi::FAULT, extras.fault);
