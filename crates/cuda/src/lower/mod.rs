@@ -15,6 +15,7 @@ mod float;
 mod math;
 mod math_wide;
 mod memory;
+mod merged;
 mod product;
 mod scalar;
 mod simd;
@@ -84,6 +85,8 @@ pub(crate) struct Lower<'k> {
     /// Bytes of workspace in device memory that each block needs.
     pub workspace_bytes: u32,
     pub hidden_threads: u32,
+    /// Blocks that registers shall allow on a multiprocessor at once; 0 leaves it to the assembler.
+    pub min_blocks: u32,
     /// Widened copies of arguments that operations can use.
     pub images: Vec<crate::options::ImageRequest>,
     values: Vec<Option<Reg>>,
@@ -94,6 +97,7 @@ pub(crate) struct Lower<'k> {
     pub forms: memory::AddressForms,
     pub coops: coop::CoopState,
     pub handles: view::Handles,
+    merged: merged::MergedState<'k>,
     /// Clamps that are not made.
     index_clamps: std::collections::HashSet<ValueId>,
     /// Declarations outside the entry (constant tables, …).
@@ -130,6 +134,7 @@ pub(crate) fn lower(kernel: &Kernel, options: &PtxOptions) -> Result<PtxModule> 
         staging_bytes: 0,
         workspace_bytes: 0,
         hidden_threads: 0,
+        min_blocks: 0,
         images: Vec::new(),
         values: vec![None; kernel.values.len()],
         constants: vec![None; kernel.values.len()],
@@ -139,6 +144,7 @@ pub(crate) fn lower(kernel: &Kernel, options: &PtxOptions) -> Result<PtxModule> 
         forms: memory::AddressForms::default(),
         coops: coop::CoopState::default(),
         handles: view::Handles::default(),
+        merged: merged::MergedState::default(),
         index_clamps: if options.checked {
             Default::default()
         } else {
@@ -151,7 +157,9 @@ pub(crate) fn lower(kernel: &Kernel, options: &PtxOptions) -> Result<PtxModule> 
     lower.declare_memory()?;
     lower.prologue();
     lower.prepare_coops()?;
+    lower.mark(0);
     lower.block(&kernel.body)?;
+    lower.mark(7);
     ptx!(lower, "ret");
     lower.finish()
 }
@@ -202,6 +210,16 @@ impl<'k> Lower<'k> {
         self.locals[local.index()]
     }
 
+    /// Lets a local be another register for a while.
+    pub fn replace_local(&mut self, local: LocalId, reg: Reg) {
+        self.locals[local.index()] = reg;
+    }
+
+    /// The register of a value, if its definition was lowered.
+    pub fn value_if_defined(&self, value: ValueId) -> Option<Reg> {
+        self.values[value.index()]
+    }
+
     /// `mov` into a new register of the same class.
     pub fn copy(&mut self, from: Reg) -> Reg {
         let to = self.reg(from.class);
@@ -246,6 +264,9 @@ impl<'k> Lower<'k> {
     }
 
     fn inst(&mut self, inst: &'k Inst) -> Result {
+        if self.merged_inst(inst)? {
+            return Ok(());
+        }
         let first = inst.first;
         match &inst.op {
             Op::Const(c) => {
@@ -369,12 +390,25 @@ impl<'k> Lower<'k> {
                 weights,
                 destination,
             } => self.convolution(descriptor, *simdgroups, *offsets, activation, weights, destination),
+            // What is known takes no branch.
+            Op::If {
+                condition,
+                then,
+                otherwise,
+            } if self.constant(*condition).is_some() => {
+                let taken = if self.constant(*condition) == Some(0) {
+                    otherwise
+                } else {
+                    then
+                };
+                self.block(taken)
+            }
             Op::If {
                 condition,
                 then,
                 otherwise,
             } => self.if_(*condition, then, otherwise),
-            Op::Loop { body, latch, unroll } => self.loop_(body, latch, *unroll),
+            Op::Loop { body, latch, unroll } => self.merged_or_plain_loop(body, latch, *unroll),
             Op::Scope { body } => self.scope(body),
             Op::Break(depth) => self.break_(*depth),
             Op::Continue(depth) => self.continue_(*depth),
@@ -413,9 +447,13 @@ impl<'k> Lower<'k> {
             self.options.target, self.module_declarations
         );
         text.push_str(&format!(
-            ".visible .entry {entry}(\n\t.param .align 64 .b8 args[{}]\n)\n.maxntid {}\n{{\n{}",
+            ".visible .entry {entry}(\n\t.param .align 64 .b8 args[{}]\n)\n.maxntid {}\n{}{{\n{}",
             self.parameters.size,
             threads.next_multiple_of(32) + self.hidden_threads,
+            match self.min_blocks {
+                0 => String::new(),
+                blocks => format!(".minnctapersm {blocks}\n"),
+            },
             self.entry_declarations,
         ));
         // Where the kernel's own threadgroup objects begin is known only now.
