@@ -7,6 +7,7 @@
 mod atomic;
 mod builtin;
 mod check;
+mod coarse;
 mod control;
 mod convert;
 mod coop;
@@ -83,6 +84,8 @@ pub(crate) struct Lower<'k> {
     /// Bytes of workspace in device memory that each block needs.
     pub workspace_bytes: u32,
     pub hidden_threads: u32,
+    /// See [`PtxModule::coarse_shift`].
+    pub coarse_shift: u32,
     /// Widened copies of arguments that operations can use.
     pub images: Vec<crate::options::ImageRequest>,
     values: Vec<Option<Reg>>,
@@ -127,6 +130,7 @@ pub(crate) fn lower(kernel: &Kernel, options: &PtxOptions) -> Result<PtxModule> 
         staging_bytes: 0,
         workspace_bytes: 0,
         hidden_threads: 0,
+        coarse_shift: 0,
         images: Vec::new(),
         values: vec![None; kernel.values.len()],
         constants: vec![None; kernel.values.len()],
@@ -141,9 +145,18 @@ pub(crate) fn lower(kernel: &Kernel, options: &PtxOptions) -> Result<PtxModule> 
     };
     lower.column_map = coop::column_map(kernel);
     lower.declare_memory()?;
+    let coarse = if options.checked {
+        None
+    } else {
+        coarse::plan(kernel, &lower.effects, options.unaliased)
+    };
+    lower.coarse_shift = coarse.as_ref().map_or(0, |plan| plan.shift);
     lower.prologue();
     lower.prepare_coops()?;
-    lower.block(&kernel.body)?;
+    match coarse {
+        Some(plan) => lower.coarse_body(&plan)?,
+        None => lower.block(&kernel.body)?,
+    }
     ptx!(lower, "ret");
     lower.finish()
 }
@@ -433,6 +446,7 @@ impl<'k> Lower<'k> {
             images: self.images,
             max_threads: threads,
             hidden_threads: self.hidden_threads,
+            coarse_shift: self.coarse_shift,
         })
     }
 
