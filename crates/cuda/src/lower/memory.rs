@@ -57,6 +57,21 @@ pub(crate) struct AddressForms {
     short_pointers: bool,
 }
 
+impl AddressForms {
+    /// Takes over what another state knows of a value.
+    pub fn copy(&mut self, from: &AddressForms, value: ValueId) {
+        if let Some(&sum) = from.sums.get(&value) {
+            self.sums.insert(value, sum);
+        }
+        if let Some(&wide) = from.wide.get(&value) {
+            self.wide.insert(value, wide);
+        }
+        if let Some(&low) = from.low.get(&value) {
+            self.low.insert(value, low);
+        }
+    }
+}
+
 /// Constants that an address may carry.
 const MAX_OFFSET: i64 = 1 << 22;
 
@@ -323,15 +338,18 @@ impl Lower<'_> {
         };
         let address = self.address(pointer);
         let guard = self.check_access(pointer, address, u64::from(size * count), align, AccessKind::Read);
-        let read_only = space == AddressSpace::Constant && self.options.unaliased
-            || self.options.unaliased
-                && space == AddressSpace::Device
-                && self.effects.reads_constant_memory(self.kernel, pointer);
+        let read_only = self.is_read_only(pointer);
         let values = self.load_from(space, address, ty, count, align, read_only, guard);
         for (value, reg) in inst.results().zip(values) {
             self.bind(value, reg);
         }
         Ok(())
+    }
+
+    /// Whether nothing writes to what a pointer points into while the kernel runs.
+    pub fn is_read_only(&self, pointer: ValueId) -> bool {
+        let shared = matches!(self.space_of(pointer), AddressSpace::Device | AddressSpace::Constant);
+        shared && self.options.unaliased && self.effects.reads_constant_memory(self.kernel, pointer)
     }
 
     /// The address space of a pointer.

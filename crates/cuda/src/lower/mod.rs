@@ -8,6 +8,7 @@ mod atomic;
 mod builtin;
 mod check;
 mod clamp;
+mod coarse;
 mod control;
 mod convert;
 mod coop;
@@ -87,6 +88,8 @@ pub(crate) struct Lower<'k> {
     pub hidden_threads: u32,
     /// Blocks that registers shall allow on a multiprocessor at once; 0 leaves it to the assembler.
     pub min_blocks: u32,
+    /// See [`PtxModule::coarse_shift`].
+    pub coarse_shift: u32,
     /// Widened copies of arguments that operations can use.
     pub images: Vec<crate::options::ImageRequest>,
     values: Vec<Option<Reg>>,
@@ -135,6 +138,7 @@ pub(crate) fn lower(kernel: &Kernel, options: &PtxOptions) -> Result<PtxModule> 
         workspace_bytes: 0,
         hidden_threads: 0,
         min_blocks: 0,
+        coarse_shift: 0,
         images: Vec::new(),
         values: vec![None; kernel.values.len()],
         constants: vec![None; kernel.values.len()],
@@ -155,10 +159,19 @@ pub(crate) fn lower(kernel: &Kernel, options: &PtxOptions) -> Result<PtxModule> 
     };
     lower.column_map = coop::column_map(kernel);
     lower.declare_memory()?;
+    let coarse = if options.checked {
+        None
+    } else {
+        coarse::plan(kernel, &lower.effects, options.unaliased)
+    };
+    lower.coarse_shift = coarse.as_ref().map_or(0, |plan| plan.shift);
     lower.prologue();
     lower.prepare_coops()?;
     lower.mark(0);
-    lower.block(&kernel.body)?;
+    match coarse {
+        Some(plan) => lower.coarse_body(&plan)?,
+        None => lower.block(&kernel.body)?,
+    }
     lower.mark(7);
     ptx!(lower, "ret");
     lower.finish()
@@ -486,6 +499,7 @@ impl<'k> Lower<'k> {
             images: self.images,
             max_threads: threads,
             hidden_threads: self.hidden_threads,
+            coarse_shift: self.coarse_shift,
         })
     }
 
