@@ -174,6 +174,8 @@ pub enum FaultCode {
     HandleMismatch = 8,
     Divergent = 9,
     TileOutside = 10,
+    /// A product of `simdgroup_matrix` that a part of the SIMD-group reaches: so many lanes as the offset says.
+    PartialSimdgroup = 11,
 }
 
 #[cfg(test)]

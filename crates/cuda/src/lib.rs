@@ -12,7 +12,7 @@ mod prepare;
 pub mod ptx;
 
 pub use error::CompileError;
-pub use options::{ImageRequest, PtxModule, PtxOptions, Target};
+pub use options::{ImageRequest, PtxModule, PtxOptions, THREAD_CLASSES, Target};
 
 use anymetal_ir::Kernel;
 

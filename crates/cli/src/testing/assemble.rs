@@ -144,7 +144,12 @@ fn kernels(path: &Path, execution: &ExecutionOptions) -> Result<Vec<(String, Fou
         Err(error) => return Ok(vec![("header".to_string(), Found::Failed(error))]),
     };
     let Some(parsed) = parsed else {
-        let library = match device.new_library(&source, &name, &CompileOptions::default()) {
+        // As the headers beside `kernels/` are found by those who use them.
+        let compile = CompileOptions {
+            include_dirs: vec![folder.join("include")],
+            ..CompileOptions::default()
+        };
+        let library = match device.new_library(&source, &name, &compile) {
             Ok(library) => library,
             Err(error) => {
                 return Ok(vec![(
@@ -155,7 +160,15 @@ fn kernels(path: &Path, execution: &ExecutionOptions) -> Result<Vec<(String, Fou
         };
         let all = library.kernel_names().into_iter().map(|kernel| {
             let found = match library.kernel(&kernel, &FunctionConstants::new()) {
-                Ok(ir) => Found::Kernel(Box::new(ir), PtxOptions::default()),
+                Ok(ir) => {
+                    // What our kernels are dispatched with.
+                    let threads = PtxOptions::thread_class(0);
+                    let options = PtxOptions {
+                        threads,
+                        ..PtxOptions::default()
+                    };
+                    Found::Kernel(Box::new(ir), options)
+                }
                 Err(error) => Found::Failed(first_line(&error.to_string())),
             };
             (kernel, found)
@@ -202,9 +215,12 @@ fn of_run(
     let kernel = library
         .kernel(&kernel, &function_constants(&run.constants)?)
         .map_err(text)?;
+    let threads = run.threads.unwrap_or([32, 1, 1]).iter().product::<usize>() as u32;
     let options = PtxOptions {
         checked: execution.checked || run.fault.is_some(),
         force_incompatible: execution.force_incompatible,
+        static_overhang_zero: execution.static_overhang_zero,
+        threads: PtxOptions::thread_class(threads),
         ..PtxOptions::default()
     };
     Ok(Found::Kernel(Box::new(kernel), options))

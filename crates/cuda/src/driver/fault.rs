@@ -1,7 +1,7 @@
 //! From a fault record to words.
 
 use anymetal_ir::fault::{AccessKind, Fault, FaultKind, ThreadPosition};
-use anymetal_ir::{AddressSpace, ArgumentKind, Kernel, LocationId, Op};
+use anymetal_ir::{AddressSpace, ArgumentKind, Extent, Kernel, LocationId, Op, Operand, TensorRef};
 
 use crate::abi::{FaultCode, FaultRecord};
 use crate::driver::parameters::{BoundTensor, Launch};
@@ -98,6 +98,15 @@ fn kind(kernel: &Kernel, record: &Record, location: LocationId, handles: &[Bound
     if is(FaultCode::TileOutside) {
         let origin = record.words(FaultRecord::COORDINATES, rank);
         let extents = record.words(FaultRecord::EXTENTS, rank);
+        if let Some((dimension, extent)) = overhang(kernel, location, &origin, &extents) {
+            return FaultKind::StaticOverhang {
+                tensor: name(object),
+                dimension,
+                origin: origin[dimension as usize],
+                extent,
+                tensor_extents: extents,
+            };
+        }
         let reason = format!(
             "a tile from {} reaches past the memory of tensor '{}' with extents {} (innermost first)",
             list(&origin),
@@ -113,12 +122,25 @@ fn kind(kernel: &Kernel, record: &Record, location: LocationId, handles: &[Bound
         return FaultKind::UnknownTensor { handle: offset as u64 };
     }
     if is(FaultCode::Divergent) {
+        let here = record.u32(FaultRecord::SIZE);
+        if at(kernel, location, |op| matches!(op, Op::SimdgroupMatrixMultiply { .. })) {
+            let reason = format!(
+                "a product of simdgroup matrices needs all 32 threads of its SIMD-group, only {here} are here: it must be in \
+                 control flow that is uniform over the SIMD-group, in a threadgroup of whole SIMD-groups"
+            );
+            return FaultKind::TileOperation { reason };
+        }
         return FaultKind::DivergentBarrier {
             arrived: record.u32(FaultRecord::SIZE),
             expected: record.i64(FaultRecord::BYTES) as u32,
         };
     }
-    let reason = if is(FaultCode::HandleMismatch) {
+    let reason = if is(FaultCode::PartialSimdgroup) {
+        format!(
+            "a product of simdgroup matrices needs all 32 threads of its SIMD-group, only {offset} are here: it must be in control \
+             flow that is uniform over the SIMD-group, in a threadgroup of whole SIMD-groups"
+        )
+    } else if is(FaultCode::HandleMismatch) {
         let known = handles.iter().find(|tensor| tensor.handle == offset as u64);
         format!(
             "the tensor behind a handle ('{}') does not fit the type that the kernel declares for it",
@@ -155,17 +177,72 @@ fn object(kernel: &Kernel, number: u32) -> Option<Object> {
     })
 }
 
+/// The dimension and the static extent of a tile at a location that does not fit its tensor.
+fn overhang(kernel: &Kernel, location: LocationId, origin: &[i64], extents: &[i64]) -> Option<(u32, i64)> {
+    let mut found = None;
+    let mut look = |tensor: &TensorRef| {
+        if found.is_some() || tensor.extents.len() != origin.len() {
+            return;
+        }
+        let dimensions = tensor.extents.iter().zip(origin).zip(extents);
+        for (d, ((extent, &origin), &all)) in dimensions.enumerate() {
+            if let Extent::Static(extent) = *extent
+                && (origin < 0 || extent as i64 > all.saturating_sub(origin))
+            {
+                found = found.or(Some((d as u32, extent as i64)));
+            }
+        }
+    };
+    kernel.body.for_each_inst(&mut |inst| {
+        if inst.location != location {
+            return;
+        }
+        match &inst.op {
+            Op::CoopLoad { tensor, .. } | Op::CoopStore { tensor, .. } => look(tensor),
+            Op::Matmul {
+                left,
+                right,
+                destination,
+                ..
+            } => {
+                for operand in [left, right, destination] {
+                    if let Operand::Tensor(tensor) = operand {
+                        look(tensor);
+                    }
+                }
+            }
+            Op::Convolution {
+                activation,
+                weights,
+                destination,
+                ..
+            } => {
+                look(activation);
+                look(weights);
+                if let Operand::Tensor(tensor) = destination {
+                    look(tensor);
+                }
+            }
+            _ => {}
+        }
+    });
+    found
+}
+
+/// True if an instruction at a location is one of those.
+fn at(kernel: &Kernel, location: LocationId, wanted: impl Fn(&Op) -> bool) -> bool {
+    let mut found = false;
+    kernel
+        .body
+        .for_each_inst(&mut |inst| found |= inst.location == location && wanted(&inst.op));
+    found
+}
+
 /// True if the instruction at a location stores.
 fn writes(kernel: &Kernel, location: LocationId) -> bool {
-    let mut writes = false;
-    kernel.body.for_each_inst(&mut |inst| {
-        let stores = matches!(
-            inst.op,
-            Op::Store { .. } | Op::TensorStore { .. } | Op::CoopStore { .. }
-        );
-        writes |= stores && inst.location == location;
-    });
-    writes
+    at(kernel, location, |op| {
+        matches!(op, Op::Store { .. } | Op::TensorStore { .. } | Op::CoopStore { .. })
+    })
 }
 
 fn thread(record: &Record, launch: &Launch) -> ThreadPosition {

@@ -86,7 +86,7 @@ impl Launch {
 }
 
 /// Addresses of what a launch needs beside its arguments.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Extras {
     /// Of the fault record, 0 without checks.
     pub fault: u64,
@@ -96,6 +96,8 @@ pub struct Extras {
     pub workspace: u64,
     /// Logarithm of the threads in `x` that a hardware thread runs.
     pub coarse_shift: u32,
+    /// Of the copies of arguments that were lent, and of their flags.
+    pub images: Vec<(u64, u64)>,
 }
 
 struct Bytes(Vec<u8>);
@@ -154,11 +156,14 @@ pub(super) fn block(
         });
     }
     let mut out = Bytes(vec![0; layout.size as usize]);
-    let groups = launch.threadgroups();
-    for d in 0..3 {
-        out.u32(abi::GRID_THREADS + 4 * d as u32, launch.threads[d]);
-        out.u32(abi::THREADGROUP + 4 * d as u32, launch.threadgroup[d]);
-        out.u32(abi::THREADGROUPS + 4 * d as u32, groups[d]);
+    for (at, sizes) in [
+        (abi::GRID_THREADS, launch.threads),
+        (abi::THREADGROUP, launch.threadgroup),
+        (abi::THREADGROUPS, launch.threadgroups()),
+    ] {
+        for (dimension, size) in (0..).zip(sizes) {
+            out.u32(at + 4 * dimension, size);
+        }
     }
     out.u32(abi::THREADS, launch.threads_of_group());
     out.u64(abi::FAULT, extras.fault);
@@ -166,6 +171,10 @@ pub(super) fn block(
     out.u32(abi::HANDLE_COUNT, extras.handles.1);
     out.u64(abi::WORKSPACE, extras.workspace);
     out.u32(abi::COARSE_SHIFT, extras.coarse_shift);
+    for (&at, &(image, flags)) in layout.images.iter().zip(&extras.images) {
+        out.u64(at, image);
+        out.u64(at + 8, flags);
+    }
     for (i, (argument, bound)) in kernel.arguments.iter().zip(bound).enumerate() {
         let at = layout.arguments[i];
         match (&argument.kind, bound) {
@@ -400,6 +409,7 @@ mod tests {
             fault: 0xf0,
             handles: (0xaa, 2),
             workspace: 0xbb,
+            images: Vec::new(),
         };
         let bytes = block(&kernel, &layout, &LAUNCH, &bound, &places, &extras).unwrap();
         let head: Vec<u32> = bytes[..40]

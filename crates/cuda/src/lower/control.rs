@@ -156,6 +156,14 @@ impl<'k> Lower<'k> {
         }
     }
 
+    /// Lowers something that calls no SIMD-group function, and that a part of the lanes may have skipped: its branches need no masks.
+    pub fn without_masks<T>(&mut self, lower: impl FnOnce(&mut Self) -> T) -> T {
+        let (mask, heading) = (self.control.mask.take(), self.control.heading.take());
+        let result = lower(self);
+        (self.control.mask, self.control.heading) = (mask, heading);
+        result
+    }
+
     /// The lanes (in hardware order) that run this point together, where they may be fewer than all that exist.
     pub fn active_mask(&self) -> Option<Reg> {
         self.control.mask

@@ -7,6 +7,7 @@
 mod atomic;
 mod builtin;
 mod check;
+mod clamp;
 mod coarse;
 mod control;
 mod convert;
@@ -96,6 +97,8 @@ pub(crate) struct Lower<'k> {
     pub forms: memory::AddressForms,
     pub coops: coop::CoopState,
     pub handles: view::Handles,
+    /// Clamps that are not made.
+    index_clamps: std::collections::HashSet<ValueId>,
     /// Declarations outside the entry (constant tables, …).
     pub module_declarations: String,
     /// Declarations at the head of the entry (`.local` arrays, …).
@@ -140,6 +143,11 @@ pub(crate) fn lower(kernel: &Kernel, options: &PtxOptions) -> Result<PtxModule> 
         forms: memory::AddressForms::default(),
         coops: coop::CoopState::default(),
         handles: view::Handles::default(),
+        index_clamps: if options.checked {
+            Default::default()
+        } else {
+            clamp::index_clamps(kernel)
+        },
         module_declarations: String::new(),
         entry_declarations: String::new(),
     };
@@ -259,6 +267,10 @@ impl<'k> Lower<'k> {
             }
             Op::Builtin(b) => self.builtin(first, *b),
             Op::Unary { op, operand, mode } => self.unary(first, *op, *operand, *mode),
+            Op::Binary { lhs, .. } if self.index_clamps.contains(&first) => {
+                self.alias(first, *lhs);
+                Ok(())
+            }
             Op::Binary { op, lhs, rhs, mode } => self.binary(first, *op, *lhs, *rhs, *mode),
             Op::Ternary { op, a, b, c, mode } => self.ternary(first, *op, [*a, *b, *c], *mode),
             Op::Compare { op, lhs, rhs } => self.compare(first, *op, *lhs, *rhs),
@@ -395,6 +407,7 @@ impl<'k> Lower<'k> {
             .max_threads
             .unwrap_or(1024)
             .min(required.unwrap_or(1024))
+            .min(self.options.threads)
             .clamp(1, 1024);
         let shared = u64::from(self.staging_bytes.next_multiple_of(128)) + self.threadgroup_bytes();
         if shared > MAX_SHARED {

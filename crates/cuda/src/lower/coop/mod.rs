@@ -3,6 +3,7 @@
 mod access;
 mod convert;
 mod map;
+mod map_store;
 mod reduce;
 mod slots;
 #[cfg(test)]

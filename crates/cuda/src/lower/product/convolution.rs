@@ -9,6 +9,7 @@ use super::region::{Region, region, wide};
 use super::target::{Target, clear_outside, store_to_tile};
 use super::unit::Unit;
 use super::{MAX_K, shape};
+use crate::lower::check::AccessKind;
 use crate::lower::coop::Storage;
 use crate::lower::{ColumnMap, Lower, Result};
 use crate::ptx;
@@ -65,7 +66,8 @@ impl Lower<'_> {
         if activation.origin.len() != 4 || weights.origin.len() != 4 {
             return self.unsupported("a convolution of tensors of another rank than 4");
         }
-        let (activation, weights) = (region(self, activation), region(self, weights));
+        let activation = region(self, activation, AccessKind::Read)?;
+        let weights = region(self, weights, AccessKind::Read)?;
         let unit = Unit::choose(activation.format, weights.format, d.relaxed_precision);
         let offsets = offsets.map(|offset| match wide(self, offset) {
             Wide::Known(bits) => Word::Known(bits as i32),
@@ -109,7 +111,7 @@ impl Lower<'_> {
         };
         match destination {
             Operand::Tensor(tensor) => {
-                let target = region(self, tensor);
+                let target = region(self, tensor, AccessKind::Write)?;
                 convolution.store_in_memory(self, &product, simdgroups, &target)
             }
             Operand::Coop(id) => {
@@ -177,7 +179,7 @@ impl Convolution<'_> {
         target: &Region,
     ) -> Result {
         let size = [product.m, product.n];
-        let shape = shape::tile(l, self.unit, size, simdgroups, [false; 2]);
+        let shape = shape::tile(l, self.unit, size, simdgroups, [false; 2], false);
         self.choose_feed(true, shape.lines[1]);
         let columns = size[1].div_ceil(shape.lines[1]);
         let total = size[0].div_ceil(shape.lines[0]).saturating_mul(columns);

@@ -266,7 +266,7 @@ impl Lines {
         };
         if together > 1 {
             match self.inside {
-                Word::Known(n) if n as u32 % together == 0 => {}
+                Word::Known(n) if (n as u32).is_multiple_of(together) => {}
                 Word::Known(_) => return Err(()),
                 Word::Reg(inside) => {
                     let rest = def!(l, B32, "and.b32", "{inside}, {}", together - 1);

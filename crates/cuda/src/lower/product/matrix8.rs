@@ -3,9 +3,11 @@
 use anymetal_ir::{Inst, Scalar, ValueId};
 
 use super::emit::def;
+use crate::abi::FaultCode;
+use crate::lower::check::Fault;
 use crate::lower::{Lower, Result};
 use crate::ptx;
-use crate::ptx::{Class, Reg};
+use crate::ptx::{Class, Label, Reg};
 
 impl Lower<'_> {
     /// `d = a·b (+ c)`, summed in `f32` and rounded once.
@@ -17,6 +19,7 @@ impl Lower<'_> {
         c: Option<[ValueId; 2]>,
         ty: Scalar,
     ) -> Result {
+        let skip = self.check_whole_simdgroup();
         let element = |l: &Lower, values: [ValueId; 2]| l.ty(values[0]).scalar().unwrap_or(Scalar::F32);
         let (left, right) = (element(self, a), element(self, b));
         let sums = match c {
@@ -51,7 +54,30 @@ impl Lower<'_> {
                 _ => self.bind(to, sum),
             }
         }
+        if let Some(skip) = skip {
+            self.writer.place(skip);
+        }
         Ok(())
+    }
+
+    /// In checked mode: a fault where not all lanes of the SIMD-group are here, and a label to go to then.
+    fn check_whole_simdgroup(&mut self) -> Option<Label> {
+        if !self.options.checked {
+            return None;
+        }
+        let active = self.reg(Class::B32);
+        ptx!(self, "activemask.b32 {active}");
+        let whole = def!(self, Pred, "setp.eq.u32", "{active}, {}", u32::MAX);
+        self.fault_unless(whole, FaultCode::PartialSimdgroup, |lower| {
+            let count = def!(lower, B32, "popc.b32", "{active}");
+            Fault {
+                offset: Some(def!(lower, B64, "cvt.u64.u32", "{count}")),
+                ..Fault::default()
+            }
+        });
+        let skip = self.writer.label();
+        ptx!(self, "@!{whole} bra {skip}");
+        Some(skip)
     }
 
     fn matrix_float(&mut self, value: Reg, from: Scalar) -> Reg {

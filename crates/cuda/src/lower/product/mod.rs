@@ -28,6 +28,7 @@ use self::region::{Region, region};
 use self::scales::{ScaleLines, Scales};
 use self::target::{Target, clear_outside, store_to_tile};
 use self::unit::Unit;
+use super::check::AccessKind;
 use super::coop::Storage;
 use super::{ColumnMap, Lower, Result};
 use crate::ptx;
@@ -107,17 +108,18 @@ impl<'k> Lower<'k> {
         if simdgroups == 0 {
             return self.matmul_of_threads(descriptor, left, right, destination);
         }
-        let sources = [left, right].map(|operand| match operand {
-            Operand::Tensor(tensor) => Source::Memory(region(self, tensor)),
-            Operand::Coop(id) => Source::Registers(*id),
-        });
+        let mut source = |operand: &Operand| match operand {
+            Operand::Tensor(tensor) => region(self, tensor, AccessKind::Read).map(Source::Memory),
+            Operand::Coop(id) => Ok(Source::Registers(*id)),
+        };
+        let sources = [source(left)?, source(right)?];
         if simdgroups == 1 {
             // What other lanes wrote is there.
             ptx!(self, "bar.warp.sync 0xffffffff");
         }
         match destination {
             Operand::Tensor(tensor) => {
-                let target = region(self, tensor);
+                let target = region(self, tensor, AccessKind::Write)?;
                 self.matmul_to_memory(descriptor, simdgroups, sources, &target)?;
             }
             Operand::Coop(id) => self.matmul_to_tile(descriptor, sources, *id)?,
@@ -400,7 +402,10 @@ impl<'k> Lower<'k> {
         let size = [descriptor.m, descriptor.n];
         // An operand in registers belongs to one SIMD-group and is one tile.
         let registers = [0, 1].map(|side| matches!(sources[side], Source::Registers(_)));
-        let shape = shape::tile(self, unit, size, simdgroups, registers);
+        let scaled = sources
+            .iter()
+            .any(|source| matches!(source, Source::Memory(region) if region.scales.is_some()));
+        let shape = shape::tile(self, unit, size, simdgroups, registers, scaled);
         let free = [!registers[0], !registers[1]];
         let product = self.plan(descriptor, sources, shape.lines, free, ColumnMap::Natural)?;
         let columns = size[1].div_ceil(shape.lines[1]);

@@ -4,7 +4,9 @@ use anymetal_formats::ElementFormat;
 use anymetal_ir::{AddressSpace, Block, Extent, Op, TensorField, TensorRef, ValueId};
 
 use super::emit::{Wide, Word, def};
-use crate::lower::Lower;
+use crate::lower::check::AccessKind;
+use crate::lower::view::Int;
+use crate::lower::{Lower, Result};
 use crate::ptx;
 use crate::ptx::Reg;
 
@@ -99,8 +101,8 @@ fn is_innermost_stride(block: &Block, value: ValueId) -> Option<bool> {
     None
 }
 
-/// Resolves a view.
-pub(super) fn region(l: &mut Lower, tensor: &TensorRef) -> Region {
+/// Resolves a view. In checked mode nothing is valid of one that does not lie in its memory.
+pub(super) fn region(l: &mut Lower, tensor: &TensorRef, kind: AccessKind) -> Result<Region> {
     let rank = tensor.origin.len();
     let mut region = Region {
         pointer: l.value(tensor.pointer),
@@ -165,7 +167,19 @@ pub(super) fn region(l: &mut Lower, tensor: &TensorRef) -> Region {
             strides,
         });
     }
-    region
+    if l.options.checked {
+        let view = match kind {
+            AccessKind::Read => l.view(tensor)?,
+            _ => l.written_view(tensor)?,
+        };
+        for d in 0..rank {
+            region.valid[d] = match view.valid[d] {
+                Int::Const(valid) => Wide::Known(valid),
+                Int::Reg(valid) => Wide::Reg(def!(l, B64, "cvt.u64.u32", "{valid}")),
+            };
+        }
+    }
+    Ok(region)
 }
 
 /// Loads an element's code, zero-extended, from an element number relative to a pointer; zero where the condition does not hold.

@@ -13,18 +13,26 @@ pub(super) struct Shape {
 fn thread_limit(l: &Lower) -> u32 {
     let required = l.kernel.required_simdgroups.iter().map(|&(n, _)| 32 * n).max();
     let declared = l.kernel.max_threads.unwrap_or(1024);
-    required.unwrap_or(declared).clamp(32, 1024)
+    required.unwrap_or(declared).min(l.options.threads).clamp(32, 1024)
 }
 
 /// Chooses a tile for a destination of some size that so many SIMD-groups compute. A side whose operand is in `registers` is not cut.
-pub(super) fn tile(l: &Lower, unit: Unit, size: [u32; 2], simdgroups: u32, registers: [bool; 2]) -> Shape {
+/// Scales take registers of their own.
+pub(super) fn tile(
+    l: &Lower,
+    unit: Unit,
+    size: [u32; 2],
+    simdgroups: u32,
+    registers: [bool; 2],
+    scaled: bool,
+) -> Shape {
     // Sums a lane: 64 leave room for operands in 168 registers, 32 in 64.
     let most = match thread_limit(l) {
         ..=384 => 64,
         385..=512 => 48,
         _ => 32,
     };
-    choose(unit, size, simdgroups, registers, most)
+    choose(unit, size, simdgroups, registers, if scaled { most / 2 } else { most })
 }
 
 fn choose(unit: Unit, size: [u32; 2], simdgroups: u32, registers: [bool; 2], most: u32) -> Shape {

@@ -7,6 +7,7 @@ use super::emit::{Wide, Word, def};
 use super::outer_dimension;
 use super::region::{Region, load_code, region};
 use super::unit::{Unit, decode_scale, floats, unit_of};
+use crate::lower::check::AccessKind;
 use crate::lower::{Lower, Result};
 use crate::ptx;
 use crate::ptx::{Class, Reg};
@@ -23,9 +24,9 @@ impl Lower<'_> {
         else {
             return self.unsupported("a cooperative operand of a product of one thread");
         };
-        let left = region(self, left);
-        let right = region(self, right);
-        let target = region(self, destination);
+        let left = region(self, left, AccessKind::Read)?;
+        let right = region(self, right, AccessKind::Read)?;
+        let target = region(self, destination, AccessKind::Write)?;
         let integers = matches!(unit_of(descriptor, left.format, right.format), Unit::Bytes { .. });
         let (row_of, column_of) = (outer_dimension(descriptor, false), outer_dimension(descriptor, true));
         let k = match descriptor.k {
@@ -97,8 +98,8 @@ impl Lower<'_> {
     /// The element number of (x, y) in a region.
     fn element_number(&mut self, region: &Region, place: [Reg; 2]) -> Wide {
         let mut index = region.first;
-        for d in 0..2 {
-            let at = Word::Reg(place[d]).widen(self);
+        for (d, at) in place.into_iter().enumerate() {
+            let at = Word::Reg(at).widen(self);
             let offset = at.mul(self, region.strides[d]);
             index = index.add(self, offset);
         }
@@ -122,8 +123,8 @@ impl Lower<'_> {
             return value;
         };
         let mut offset = Wide::Known(0);
-        for d in 0..2 {
-            let at = Word::Reg(place[d]).widen(self);
+        for (d, at) in place.into_iter().enumerate() {
+            let at = Word::Reg(at).widen(self);
             let at = region.origin[d].add(self, at);
             let block = scales.block[d];
             let at = match at {

@@ -195,6 +195,11 @@ impl Plan {
         matches!(self.input, Input::E4M3)
     }
 
+    /// Sums take so many registers that a whole stage does not fit beside them.
+    pub const fn spares_registers(&self) -> bool {
+        self.sums() > 96
+    }
+
     /// Whether the tile can be made this way at all.
     pub const fn fits(&self) -> bool {
         let split = match self.unit {

@@ -131,7 +131,13 @@ impl Lower<'_> {
             input: if input == Input::E4M3 { Input::F16 } else { input },
             ..base
         };
+        // Warps read a stage before they go on, so two take turns; warpgroups still read one while the next but one is filled.
+        let two_or_three = |plan: Plan| Plan {
+            stages: if plan.unit == Unit::Warpgroup { 3 } else { 2 },
+            ..plan
+        };
         let plan = best_unit(base, target)
+            .map(two_or_three)
             .filter(|plan| plan.left_along_k && plan.right_along_k && plan.shared_bytes() <= room)?;
         let packed = [a, b]
             .into_iter()
