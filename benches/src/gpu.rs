@@ -198,7 +198,7 @@ impl Bench<'_> {
             ("mxfp4", ElementFormat::Fp4E2M1),
             ("mxfp8", ElementFormat::Fp8E4M3),
         ] {
-            let kernel = format!("quantised_linear_{name}_f16");
+            let kernel = format!("quantised_linear_{name}_f16_64");
             let kernel = pipeline(self.device, "quantised_linear.metal", &kernel)?;
             let bytes = format.bytes_for(N * N);
             let matrices = WEIGHTS / bytes;
@@ -214,8 +214,8 @@ impl Bench<'_> {
                             (&y, 0),
                         ],
                         bytes: ints(&[rows as i32, N as i32, N as i32]),
-                        grid: [N / 128, 1, 1].into(),
-                        threads: 128.into(),
+                        grid: [N / 64, 1, 1].into(),
+                        threads: 256.into(),
                         exact: false,
                     })
                     .collect();

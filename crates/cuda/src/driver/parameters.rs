@@ -94,10 +94,10 @@ pub struct Extras {
     pub handles: (u64, u32),
     /// Of the workspace.
     pub workspace: u64,
-    /// Logarithm of the threads in `x` that a hardware thread runs.
-    pub coarse_shift: u32,
     /// Of the copies of arguments that were lent, and of their flags.
     pub images: Vec<(u64, u64)>,
+    /// Logarithm of the threads in `x` that a hardware thread runs.
+    pub coarse_shift: u32,
 }
 
 struct Bytes(Vec<u8>);
@@ -170,11 +170,11 @@ pub(super) fn block(
     out.u64(abi::HANDLES, extras.handles.0);
     out.u32(abi::HANDLE_COUNT, extras.handles.1);
     out.u64(abi::WORKSPACE, extras.workspace);
-    out.u32(abi::COARSE_SHIFT, extras.coarse_shift);
     for (&at, &(image, flags)) in layout.images.iter().zip(&extras.images) {
         out.u64(at, image);
         out.u64(at + 8, flags);
     }
+    out.u32(abi::COARSE_SHIFT, extras.coarse_shift);
     for (i, (argument, bound)) in kernel.arguments.iter().zip(bound).enumerate() {
         let at = layout.arguments[i];
         match (&argument.kind, bound) {
