@@ -3,7 +3,7 @@
 //   kernel name   matmul_{f32,f16,bf16,f16_f32,bf16_f32,i8_i32}_{nn,nt}_{TM}x{TN}
 //                 the second type, if any, is C's; nt: B is stored [N, K], nn: [K, N]
 //   grid          threadgroups (ceil(N / TN), ceil(M / TM), batch)
-//   threads       128: four SIMD-groups share a tile
+//   threads       128: four SIMD-groups share a tile; 256, eight, where TM × TN is 128 × 256 (16-bit types only)
 //
 //   buffer 0..2   A [M, K], B, C [M, N], rows lda, ldb, ldc elements apart
 //   buffer 3      matmul_sizes
@@ -30,7 +30,7 @@ struct matmul_sizes {
     long batch_c;
 };
 
-template <typename T, typename C, bool B_BY_ROWS_OF_K, int TM, int TN>
+template <typename T, typename C, bool B_BY_ROWS_OF_K, int TM, int TN, int SIMDGROUPS>
 [[kernel]] void matmul(device T* a [[buffer(0)]],
                        device T* b [[buffer(1)]],
                        device C* c [[buffer(2)]],
@@ -47,7 +47,7 @@ template <typename T, typename C, bool B_BY_ROWS_OF_K, int TM, int TN>
 
     constexpr auto descriptor =
         matmul2d_descriptor(TM, TN, static_cast<int>(dynamic_extent), false, B_BY_ROWS_OF_K);
-    matmul2d<descriptor, execution_simdgroups<4>> op;
+    matmul2d<descriptor, execution_simdgroups<SIMDGROUPS>> op;
 
     auto left_tile = left.slice(0, row0);
     auto product_tile = product.slice(column0, row0);
@@ -65,18 +65,22 @@ template <typename T, typename C, bool B_BY_ROWS_OF_K, int TM, int TN>
 #define INSTANTIATE(name, ...) \
     template [[host_name(name)]] [[kernel]] decltype(matmul<__VA_ARGS__>) matmul<__VA_ARGS__>;
 
-#define MATMUL_OF_TILE(type_name, T, C, TM, TN)                                          \
-    INSTANTIATE("matmul_" type_name "_nn_" #TM "x" #TN, T, C, false, TM, TN)             \
-    INSTANTIATE("matmul_" type_name "_nt_" #TM "x" #TN, T, C, true, TM, TN)
+#define MATMUL_OF_TILE(type_name, T, C, TM, TN, SIMDGROUPS)                                  \
+    INSTANTIATE("matmul_" type_name "_nn_" #TM "x" #TN, T, C, false, TM, TN, SIMDGROUPS)     \
+    INSTANTIATE("matmul_" type_name "_nt_" #TM "x" #TN, T, C, true, TM, TN, SIMDGROUPS)
 
-#define MATMUL_OF_TYPE(type_name, T, C)          \
-    MATMUL_OF_TILE(type_name, T, C, 16, 64)      \
-    MATMUL_OF_TILE(type_name, T, C, 64, 64)      \
-    MATMUL_OF_TILE(type_name, T, C, 128, 128)
+#define MATMUL_OF_TYPE(type_name, T, C)             \
+    MATMUL_OF_TILE(type_name, T, C, 16, 64, 4)      \
+    MATMUL_OF_TILE(type_name, T, C, 64, 64, 4)      \
+    MATMUL_OF_TILE(type_name, T, C, 128, 128, 4)
+
+#define MATMUL_OF_16_BIT_TYPE(type_name, T, C)      \
+    MATMUL_OF_TYPE(type_name, T, C)                 \
+    MATMUL_OF_TILE(type_name, T, C, 128, 256, 8)
 
 MATMUL_OF_TYPE("f32", float, float)
-MATMUL_OF_TYPE("f16", half, half)
-MATMUL_OF_TYPE("bf16", bfloat, bfloat)
-MATMUL_OF_TYPE("f16_f32", half, float)
-MATMUL_OF_TYPE("bf16_f32", bfloat, float)
+MATMUL_OF_16_BIT_TYPE("f16", half, half)
+MATMUL_OF_16_BIT_TYPE("bf16", bfloat, bfloat)
+MATMUL_OF_16_BIT_TYPE("f16_f32", half, float)
+MATMUL_OF_16_BIT_TYPE("bf16_f32", bfloat, float)
 MATMUL_OF_TYPE("i8_i32", int8_t, int)

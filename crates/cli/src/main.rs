@@ -39,7 +39,8 @@ Compiler flags of `check`, `kernel run` and `config check`, spelled as `xcrun me
   -I DIR  -D NAME[=VALUE]  -U NAME  -std=metal4.1  -include FILE  -f[no-]fast-math
 
 Exit codes: 0 success; 1 bad input, a fault, or a failed test; 2 a wrong command line.
-Environment: ANYMETAL_CPU=portable|avx2|avx512|amx forces a tile path; ANYMETAL_THREADS=N limits the workers."
+Environment: ANYMETAL_CPU=portable|avx2|avx512|amx forces a tile path; ANYMETAL_THREADS=N limits the workers; ANYMETAL_CACHE=DIR holds
+  kernels assembled for GPUs (empty: none are kept)."
 )]
 struct Cli {
     #[command(subcommand)]
@@ -84,6 +85,8 @@ enum ConfigCommand {
 enum Kernel {
     /// Runs one kernel on generated or given data
     Run(commands::kernel_run::Options),
+    /// Prints one kernel as PTX, the text that goes to the driver of a GPU
+    Ptx(commands::kernel_ptx::Options),
 }
 
 /// Writes to standard output; ends the process if nobody reads it any more.
@@ -122,10 +125,10 @@ fn main() -> ExitCode {
         Command::Run(options) => commands::run::run(&options),
         Command::Inspect(options) => commands::inspect::run(&options),
         Command::Check(options) => commands::check::run(&options, compile),
-        Command::Kernel(kernel) => {
-            let Kernel::Run(options) = *kernel;
-            commands::kernel_run::run(&options, compile)
-        }
+        Command::Kernel(kernel) => match *kernel {
+            Kernel::Run(options) => commands::kernel_run::run(&options, compile),
+            Kernel::Ptx(options) => commands::kernel_ptx::run(&options, compile),
+        },
         Command::Test(options) => commands::test::run(&options),
         Command::Quantize(options) => commands::quantize::run(&options),
         Command::Dequantize(options) => commands::quantize::run_back(&options),

@@ -4,7 +4,7 @@
 
 use std::time::Instant;
 
-use anymetal_coreai::{Array, ElementType, Model};
+use anymetal_coreai::{Array, ElementType, ModelOptions, Placement};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -12,7 +12,13 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         return Err("usage: MODEL.aimodel ROUNDS NAME=FILE.npy... [-- WANT.npy]".into());
     };
     let start = Instant::now();
-    let model = Model::load(model)?;
+    // ANYMETAL_PLACEMENT=host|device compares where operations run.
+    let placement = match std::env::var("ANYMETAL_PLACEMENT").as_deref() {
+        Ok("host") => Placement::Host,
+        Ok("device") => Placement::Device,
+        _ => Placement::Auto,
+    };
+    let model = ModelOptions::new().placement(placement).load(model)?;
     println!("load {:.1} ms", start.elapsed().as_secs_f64() * 1e3);
     let function = model.function(&model.function_names()[0])?;
     let mut inputs = Vec::new();
@@ -49,8 +55,14 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             step.name
         );
     }
-    if let Some(Err(why)) = function.plan_summary(&inputs)? {
-        println!("not planned: {why}");
+    match function.plan_summary(&inputs)? {
+        Some(Err(why)) => println!("not planned: {why}"),
+        Some(Ok(summary)) => {
+            if let Some(why) = summary.fallback {
+                println!("step by step: {why}");
+            }
+        }
+        None => {}
     }
     Ok(())
 }

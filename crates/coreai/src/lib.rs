@@ -33,7 +33,7 @@ pub use asset::{Asset, Metadata, OpenOptions};
 pub use bytecode::ElementType;
 pub use bytes::{AlignedBytes, SharedBytes};
 pub use error::{AssetError, OpError, ProgramError, RunError};
-pub use exec::{Function, InputSpec, Model, ModelOptions, OutputSpec, PlanSummary, StepTime};
+pub use exec::{Function, InputSpec, Model, ModelOptions, OutputSpec, Placement, PlanSummary, StepTime};
 pub use program::{
     Binary, Composite, CompositeValue, Constant, FunctionSummary, Graph, KernelSummary, OpCode, Port, PortSummary,
     Program, Reduction, Summary, Unary, ValueType, WeightSummary, print,

@@ -4,12 +4,25 @@ mod common;
 
 use std::collections::HashMap;
 
-use anymetal_coreai::{Array, Model};
+use anymetal_coreai::{Array, Model, ModelOptions, Placement};
 use common::{assets, cases, check};
 
-/// Runs every case three times: the walk that makes the plan, the plan, and the plan again.
+/// Runs every case three times: the walk that makes the plan, the plan, and the plan again. Once with the host evaluator,
+/// once with generated kernels.
 fn run(name: &str, tolerance: f32) {
-    let model = Model::load(assets().join(format!("{name}.aimodel"))).unwrap();
+    for placement in [Placement::Host, Placement::Device] {
+        run_at(name, placement, tolerance);
+    }
+}
+
+/// The asset `name` with its operations at `placement`.
+fn model_at(name: &str, placement: Placement) -> Model {
+    let options = ModelOptions::new().placement(placement);
+    options.load(assets().join(format!("{name}.aimodel"))).unwrap()
+}
+
+fn run_at(name: &str, placement: Placement, tolerance: f32) {
+    let model = model_at(name, placement);
     let function = model.function("main").unwrap();
     for (i, case) in cases(name).iter().enumerate() {
         let inputs: Vec<(&str, Array)> = case.inputs.iter().map(|(n, a)| (n.as_str(), a.clone())).collect();
@@ -18,8 +31,12 @@ fn run(name: &str, tolerance: f32) {
             assert_eq!(outputs.len(), case.outputs.len(), "{name}");
             for (output, got) in &outputs {
                 let want = &case.outputs.iter().find(|(n, _)| n == output).unwrap().1;
-                check(&format!("{name} case {i} round {round} {output}"), got, want, tolerance);
+                let what = format!("{name} at {placement:?} case {i} round {round} {output}");
+                check(&what, got, want, tolerance);
             }
+        }
+        if let Some(Ok(summary)) = function.plan_summary(&inputs).unwrap() {
+            assert_eq!(summary.fallback, None, "{name}: {summary:?}");
         }
     }
 }

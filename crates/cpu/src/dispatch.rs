@@ -218,7 +218,7 @@ impl CpuKernel {
         let bound = self.memories(arguments, &others);
         let aliased = aliases(&self.kernel, arguments, &others);
         let _lock = DispatchLock::acquire(bound.iter().map(|(memory, writes)| (*memory, *writes)))
-            .map_err(|_| launch_error(LaunchError::OutOfMemory { bytes: 0 }))?;
+            .map_err(|error| launch_error(LaunchError::Memory(error)))?;
         let (objects, registry, handles) = self.objects(arguments, &copies);
         let shared = Shared {
             kernel: &self.kernel,

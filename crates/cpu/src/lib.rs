@@ -7,6 +7,7 @@
 pub mod fault;
 pub mod launch;
 pub mod memory;
+pub mod mirror;
 pub mod tile;
 
 mod compile;
@@ -27,5 +28,6 @@ pub use launch::{
     TensorTable, Traffic,
 };
 pub use memory::{DispatchLock, FrozenMemory, HostMemory, MemoryError};
+pub use mirror::{Mirror, Mirrored};
 pub use pool::THREADS_VARIABLE;
 pub use sanitize::SanitizeOptions;

@@ -5,13 +5,17 @@
 //! reader-writer lock keeps the host apart from running dispatches: host calls take it for the length of a copy,
 //! a dispatch takes it for its whole run by [`DispatchLock::acquire`]. Inside a dispatch, races between threads of
 //! the kernel are the kernel's business, as on a GPU.
+//!
+//! A memory whose bytes are also at another device knows which side is newer: see [`Mirror`](crate::mirror::Mirror).
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::fmt;
 use std::ops::Range;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use crate::mirror::{MirrorState, Mirrored};
 
 /// The address of every allocation is a multiple of this many bytes.
 pub const MEMORY_ALIGNMENT: usize = 64;
@@ -39,6 +43,12 @@ pub enum MemoryError {
     /// A write to memory that was borrowed read-only, such as a mapped file.
     #[error("the memory is read-only")]
     ReadOnly,
+    /// The bytes are at a device that does not give them back.
+    #[error("cannot read a buffer back: {reason}")]
+    Mirror {
+        /// What the device said.
+        reason: String,
+    },
 }
 
 /// A shared, fixed-size run of bytes, zero at first. Cloning gives another handle to the same bytes.
@@ -50,8 +60,18 @@ struct Inner {
     start: NonNull<u8>,
     length: usize,
     owner: Owner,
+    /// Guards the bytes.
     lock: RwLock<()>,
+    /// Taken after `lock`.
+    mirror: Mutex<MirrorState>,
+    /// The mirror's bytes are newer. Changes only under an exclusive `lock`.
+    ahead: AtomicBool,
+    /// All bytes are zero: nobody wrote any.
+    pristine: AtomicBool,
 }
+
+/// Reads of less than this share of a memory leave the rest at its mirror.
+const PART: usize = 4;
 
 enum Owner {
     /// Allocated here; `start` is the first aligned address inside it.
@@ -123,10 +143,13 @@ impl HostMemory {
         Ok(Self::from_parts(start, length, Owner::Shared(owner)))
     }
 
-    /// Gives the bytes up for reading only, without a copy, when this is the last handle to them; else gives the handle
-    /// back.
+    /// Gives the bytes up for reading only, without a copy, when this is the last handle to them and they can be had from
+    /// their mirror; else gives the handle back.
     pub fn freeze(self) -> Result<FrozenMemory, Self> {
-        Arc::try_unwrap(self.0).map(FrozenMemory).map_err(Self)
+        match self.settle() {
+            Ok(()) => Arc::try_unwrap(self.0).map(FrozenMemory).map_err(Self),
+            Err(_) => Err(self),
+        }
     }
 
     fn from_parts(start: NonNull<u8>, length: usize, owner: Owner) -> Self {
@@ -134,8 +157,11 @@ impl HostMemory {
             id: next_id(),
             start,
             length,
+            pristine: AtomicBool::new(!matches!(owner, Owner::Shared(_))),
             owner,
             lock: RwLock::new(()),
+            mirror: Mutex::default(),
+            ahead: AtomicBool::new(false),
         }))
     }
 
@@ -189,29 +215,159 @@ impl HostMemory {
         self.0.lock.write().unwrap_or_else(|e| e.into_inner())
     }
 
+    fn mirror_state(&self) -> MutexGuard<'_, MirrorState> {
+        self.0.mirror.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
+    fn is_behind(&self) -> bool {
+        self.0.ahead.load(Ordering::Acquire)
+    }
+
+    /// A shared lock under which the host's bytes are the newest.
+    fn shared_and_settled(&self) -> Result<RwLockReadGuard<'_, ()>, MemoryError> {
+        loop {
+            let guard = self.shared();
+            if !self.is_behind() {
+                return Ok(guard);
+            }
+            drop(guard);
+            self.settle()?;
+        }
+    }
+
+    /// An exclusive lock for writing to a range of the host's bytes, which are the newest unless `replaced`: then nobody will
+    /// look at what they were.
+    fn exclusive_for(
+        &self,
+        offset: usize,
+        bytes: usize,
+        replaced: bool,
+    ) -> Result<RwLockWriteGuard<'_, ()>, MemoryError> {
+        if !self.is_writable() {
+            return Err(MemoryError::ReadOnly);
+        }
+        let guard = self.exclusive();
+        if self.is_behind() && !replaced {
+            self.fetch(&guard)?;
+        }
+        let mut state = self.mirror_state();
+        if state.mirror.is_some() && bytes > 0 {
+            let written = offset..offset + bytes;
+            state.behind = match state.behind.is_empty() {
+                true => written,
+                false => state.behind.start.min(written.start)..state.behind.end.max(written.end),
+            };
+        }
+        state.ahead = false;
+        drop(state);
+        self.0.ahead.store(false, Ordering::Release);
+        self.0.pristine.store(false, Ordering::Relaxed);
+        Ok(guard)
+    }
+
+    fn fetch(&self, guard: &RwLockWriteGuard<'_, ()>) -> Result<(), MemoryError> {
+        self.mirrored(guard, |mirrored| mirrored.fetch())
+    }
+
+    fn mirrored<R>(
+        &self,
+        _guard: &RwLockWriteGuard<'_, ()>,
+        body: impl FnOnce(&mut Mirrored) -> Result<R, MemoryError>,
+    ) -> Result<R, MemoryError> {
+        let mut state = self.mirror_state();
+        let pristine = self.0.pristine.load(Ordering::Relaxed);
+        // SAFETY: `start` has `length` initialised bytes, and the exclusive guard keeps everybody else out. They are written
+        // only where a mirror is ahead, which that of read-only memory never is.
+        let mut mirrored = unsafe { Mirrored::new(&mut state, self.0.start, self.0.length, pristine) };
+        let result = body(&mut mirrored);
+        if !self.is_writable() {
+            state.ahead = false;
+        }
+        if state.ahead {
+            self.0.pristine.store(false, Ordering::Relaxed);
+        }
+        self.0.ahead.store(state.ahead, Ordering::Release);
+        result
+    }
+
+    /// Brings the host's bytes up to date with the mirror's, if there is one.
+    ///
+    /// # Errors
+    /// [`MemoryError::Mirror`] if they cannot be had.
+    pub fn settle(&self) -> Result<(), MemoryError> {
+        if !self.is_behind() {
+            return Ok(());
+        }
+        self.fetch(&self.exclusive())
+    }
+
+    /// Lends the memory and its mirror to a backend while nobody else uses either. Waits for dispatches of this crate that use the
+    /// memory.
+    ///
+    /// # Errors
+    /// Those of `body`.
+    pub fn with_mirror<R>(&self, body: impl FnOnce(&mut Mirrored) -> Result<R, MemoryError>) -> Result<R, MemoryError> {
+        self.mirrored(&self.exclusive(), body)
+    }
+
     /// Copies bytes out, from `offset` on. Waits for a dispatch that writes this memory.
     pub fn read(&self, offset: usize, into: &mut [u8]) -> Result<(), MemoryError> {
         self.check(offset, into.len())?;
-        self.with_bytes(|bytes| into.copy_from_slice(&bytes[offset..offset + into.len()]));
+        if self.is_behind() && into.len() < self.len() / PART {
+            // The lock keeps dispatches from making the mirror old meanwhile.
+            let _guard = self.shared();
+            let state = self.mirror_state();
+            if let (true, Some(mirror)) = (state.ahead, &state.mirror) {
+                return mirror
+                    .read(offset, into)
+                    .map_err(|reason| MemoryError::Mirror { reason });
+            }
+        }
+        let _guard = self.shared_and_settled()?;
+        // SAFETY: `start` has `length` initialised bytes for as long as `self` lives, the range was checked, and nobody writes
+        // while the shared guard is held.
+        let bytes = unsafe { std::slice::from_raw_parts(self.0.start.as_ptr(), self.0.length) };
+        into.copy_from_slice(&bytes[offset..offset + into.len()]);
         Ok(())
     }
 
     /// Copies bytes in, from `offset` on. Waits for every dispatch that uses this memory.
     pub fn write(&self, offset: usize, from: &[u8]) -> Result<(), MemoryError> {
         self.check(offset, from.len())?;
-        self.with_bytes_mut(|bytes| bytes[offset..offset + from.len()].copy_from_slice(from))
+        let replaced = from.len() == self.len();
+        self.change(offset, from.len(), replaced, |bytes| bytes.copy_from_slice(from))
     }
 
     /// Sets `bytes` bytes from `offset` on to `value`.
     pub fn fill(&self, offset: usize, bytes: usize, value: u8) -> Result<(), MemoryError> {
         self.check(offset, bytes)?;
-        self.with_bytes_mut(|all| all[offset..offset + bytes].fill(value))
+        let replaced = bytes == self.len();
+        self.change(offset, bytes, replaced, |bytes| bytes.fill(value))
+    }
+
+    /// Lends a part that was checked for writing.
+    fn change<R>(
+        &self,
+        offset: usize,
+        bytes: usize,
+        replaced: bool,
+        body: impl FnOnce(&mut [u8]) -> R,
+    ) -> Result<R, MemoryError> {
+        let _guard = self.exclusive_for(offset, bytes, replaced)?;
+        // SAFETY: `start` has `length` initialised bytes for as long as `self` lives, the callers checked the range, and the
+        // exclusive guard keeps every other reader and writer out.
+        Ok(body(unsafe {
+            std::slice::from_raw_parts_mut(self.0.start.as_ptr().add(offset), bytes)
+        }))
     }
 
     /// Lends all bytes to `body`. Do not use this memory in any other way inside: a write or a dispatch from there
     /// would wait forever.
+    ///
+    /// If the bytes are at a device that was lost, these are the ones that the host had last; [`settle`](Self::settle) and
+    /// [`read`](Self::read) say so.
     pub fn with_bytes<R>(&self, body: impl FnOnce(&[u8]) -> R) -> R {
-        let _guard = self.shared();
+        let _guard = self.shared_and_settled().unwrap_or_else(|_| self.shared());
         // SAFETY: `start` has `length` initialised bytes for as long as `self` lives, and nobody writes them while the
         // shared guard is held.
         body(unsafe { std::slice::from_raw_parts(self.0.start.as_ptr(), self.0.length) })
@@ -219,14 +375,7 @@ impl HostMemory {
 
     /// Lends all bytes to `body` for writing, with the same caution as [`with_bytes`](Self::with_bytes).
     pub fn with_bytes_mut<R>(&self, body: impl FnOnce(&mut [u8]) -> R) -> Result<R, MemoryError> {
-        if !self.is_writable() {
-            return Err(MemoryError::ReadOnly);
-        }
-        let _guard = self.exclusive();
-        // SAFETY: as above, and the exclusive guard keeps every other reader and writer out.
-        Ok(body(unsafe {
-            std::slice::from_raw_parts_mut(self.0.start.as_ptr(), self.0.length)
-        }))
+        self.change(0, self.len(), false, body)
     }
 }
 
@@ -272,9 +421,10 @@ impl<'a> DispatchLock<'a> {
         };
         for (memory, writes) in all {
             if writes {
-                lock._exclusive.push(memory.exclusive());
+                // It may write any of the bytes; those that it leaves must be the newest.
+                lock._exclusive.push(memory.exclusive_for(0, memory.len(), false)?);
             } else {
-                lock._shared.push(memory.shared());
+                lock._shared.push(memory.shared_and_settled()?);
             }
         }
         Ok(lock)

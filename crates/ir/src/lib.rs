@@ -46,6 +46,7 @@
 
 pub mod builder;
 pub mod checks;
+pub mod fault;
 pub mod finding;
 pub mod kernel;
 mod lex;

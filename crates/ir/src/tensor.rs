@@ -252,8 +252,9 @@ impl Cooperative {
 }
 
 impl Layout {
-    /// Rows and columns that one SIMD-group holds, before padding, and how many bands the tile has by row and by column.
-    fn band(&self) -> (u32, u32, bool) {
+    /// Rows and columns that one SIMD-group holds (a multiple of 8 in the direction that is split), and true if the SIMD-groups'
+    /// bands follow one another by rows, false if by columns.
+    pub fn band(&self) -> (u32, u32, bool) {
         let n = self.simdgroups.max(1);
         let by_rows = self.rows >= 8 * n || self.columns < 8 * n;
         if by_rows {

@@ -1,49 +1,165 @@
 //! The one place that knows which executor runs a kernel.
 
-use std::sync::Arc;
-use std::time::{Duration, Instant};
+mod cpu;
+mod cuda;
 
-use anymetal_cpu::{
-    BoundArgument, CpuKernel, DispatchError, DispatchOptions, Grid, ScaleBinding, TensorBinding, TensorTable,
-};
-use anymetal_formats::PlaneType;
-use anymetal_ir::{Kernel, LocationId};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anymetal_cuda::driver::Context;
+use anymetal_ir::{Finding, Kernel, LocationId};
 
 use crate::binding::{Bound, Launch};
 use crate::error::{Error, Result};
-use crate::pipeline::{ExecutionOptions, PipelineInner};
+use crate::pipeline::{ExecutionOptions, Pipeline};
+use crate::queue::Traffic;
 use crate::tensor::Tensor;
 
+/// Where kernels run.
+#[derive(Clone)]
+pub(crate) enum Target {
+    Cpu,
+    Cuda(Arc<Context>),
+}
+
+impl Target {
+    /// A CUDA device by its number.
+    pub fn cuda(ordinal: u32) -> Result<Self> {
+        let context = Context::open(ordinal).map_err(cuda::device_error)?;
+        Ok(Target::Cuda(context))
+    }
+
+    /// `cpu`, `cuda:0`.
+    pub fn id(&self) -> String {
+        match self {
+            Target::Cpu => "cpu".to_owned(),
+            Target::Cuda(context) => format!("cuda:{}", context.properties().ordinal),
+        }
+    }
+
+    pub fn is_same(&self, other: &Target) -> bool {
+        match (self, other) {
+            (Target::Cpu, Target::Cpu) => true,
+            (Target::Cuda(a), Target::Cuda(b)) => Arc::ptr_eq(a, b),
+            _ => false,
+        }
+    }
+
+    /// Waits for everything that was committed.
+    pub fn synchronize(&self) -> Result<()> {
+        match self {
+            Target::Cpu => Ok(()),
+            Target::Cuda(context) => context.synchronize().map_err(cuda::device_error),
+        }
+    }
+}
+
 /// A kernel in an executor's own form.
-pub(crate) struct Compiled {
-    cpu: CpuKernel,
+pub(crate) enum Compiled {
+    Cpu(cpu::Compiled),
+    Cuda(cuda::Compiled),
 }
 
 impl Compiled {
-    pub fn new(kernel: &Arc<Kernel>, options: &ExecutionOptions) -> Result<Self> {
-        let refuse = |reason: String| Error::Unsupported {
-            kernel: kernel.name.clone(),
-            reason,
-        };
-        let cpu_options = anymetal_cpu::CpuOptions {
-            sanitize: options.sanitize.clone(),
-            ..Default::default()
-        };
-        let cpu = match options.tile_path {
-            None => CpuKernel::compile(kernel.clone(), &cpu_options),
-            Some(path) => {
-                let path = path.require().map_err(|error| refuse(error.to_string()))?;
-                CpuKernel::compile_for(kernel.clone(), &cpu_options, path)
-            }
-        };
-        Ok(Self {
-            cpu: cpu.map_err(|error| refuse(error.to_string()))?,
+    pub fn new(target: &Target, kernel: &Arc<Kernel>, options: &ExecutionOptions) -> Result<Self> {
+        Ok(match target {
+            Target::Cpu => Compiled::Cpu(cpu::Compiled::new(kernel, options)?),
+            Target::Cuda(context) => Compiled::Cuda(cuda::Compiled::new(context, kernel, options)?),
         })
     }
 
-    /// The tile path that it runs on.
+    /// What it runs on: a tile path of the processor, or `cuda sm_90a`.
     pub fn path(&self) -> String {
-        self.cpu.tile_path().to_string()
+        match self {
+            Compiled::Cpu(compiled) => compiled.path(),
+            Compiled::Cuda(compiled) => compiled.path(),
+        }
+    }
+
+    /// Where it runs.
+    pub fn target(&self) -> Target {
+        match self {
+            Compiled::Cpu(_) => Target::Cpu,
+            Compiled::Cuda(compiled) => Target::Cuda(compiled.context().clone()),
+        }
+    }
+}
+
+/// A checked dispatch.
+pub(crate) struct Dispatch {
+    pub pipeline: Pipeline,
+    pub bound: Vec<Bound>,
+    pub resources: Arc<Vec<Tensor>>,
+    pub launch: Launch,
+}
+
+/// What the executor said of one dispatch.
+#[derive(Default)]
+pub(crate) struct Ran {
+    pub time: Duration,
+    pub threadgroups: u64,
+    pub workers: usize,
+    pub traffic: Option<Traffic>,
+    pub findings: Vec<Finding>,
+}
+
+/// What the executor said of a list of them.
+#[derive(Default)]
+pub(crate) struct RanAll {
+    pub each: Vec<Ran>,
+    /// Time of all, where single times are not known.
+    pub together: Option<Duration>,
+}
+
+/// Dispatches that were handed to the executor.
+pub(crate) enum Pending {
+    Done(Result<RanAll>),
+    Cuda(cuda::Pending),
+}
+
+impl Pending {
+    /// Waits until they have run.
+    pub fn wait(self) -> Result<RanAll> {
+        match self {
+            Pending::Done(result) => result,
+            Pending::Cuda(pending) => pending.wait(),
+        }
+    }
+}
+
+/// Hands dispatches over, in order. All are for the target.
+pub(crate) fn commit(target: &Target, dispatches: &Arc<Vec<Dispatch>>) -> Pending {
+    match target {
+        Target::Cpu => Pending::Done(cpu::run(dispatches)),
+        Target::Cuda(context) => match cuda::commit(context, dispatches) {
+            Ok(pending) => Pending::Cuda(pending),
+            Err(error) => Pending::Done(Err(error)),
+        },
+    }
+}
+
+/// Dispatches that can be run again and again.
+pub(crate) enum Recorded {
+    Cpu(Arc<Vec<Dispatch>>),
+    Cuda(cuda::Recorded),
+}
+
+impl Recorded {
+    pub fn new(target: &Target, dispatches: &Arc<Vec<Dispatch>>) -> Result<Self> {
+        Ok(match target {
+            Target::Cpu => Recorded::Cpu(dispatches.clone()),
+            Target::Cuda(context) => Recorded::Cuda(cuda::Recorded::new(context, dispatches)?),
+        })
+    }
+
+    pub fn commit(&self) -> Pending {
+        match self {
+            Recorded::Cpu(dispatches) => Pending::Done(cpu::run(dispatches)),
+            Recorded::Cuda(recorded) => match recorded.commit() {
+                Ok(pending) => Pending::Cuda(pending),
+                Err(error) => Pending::Done(Err(error)),
+            },
+        }
     }
 }
 
@@ -55,109 +171,9 @@ pub(crate) fn place(kernel: &Kernel, location: LocationId) -> String {
     }
 }
 
-/// What the executor said of one dispatch.
-pub(crate) struct Ran {
-    pub time: Duration,
-    pub report: anymetal_cpu::DispatchReport,
-}
-
-/// Runs one checked dispatch to its end.
-pub(crate) fn run(pipeline: &PipelineInner, bound: &[Bound], resources: &[Tensor], launch: &Launch) -> Result<Ran> {
-    let kernel = &pipeline.kernel;
-    let arguments: Vec<BoundArgument> = bound
-        .iter()
-        .zip(&pipeline.arguments)
-        .map(|(b, a)| argument(b, &a.name))
-        .collect();
-    let launch = anymetal_cpu::Launch {
-        grid: Grid::Threads(launch.threads),
-        threads_per_threadgroup: launch.threadgroup,
-    };
-    let table = Resident(resources);
-    let start = Instant::now();
-    let result = pipeline
-        .compiled
-        .cpu
-        .dispatch(&arguments, &launch, &options(&pipeline.options), &table);
-    let time = start.elapsed();
-    match result {
-        Ok(report) => Ok(Ran { time, report }),
-        Err(DispatchError::Fault(fault)) => Err(Error::Fault {
-            kernel: kernel.name.clone(),
-            message: fault.to_string(),
-        }),
-        Err(error) => Err(Error::Launch(error.to_string())),
-    }
-}
-
-fn options(options: &ExecutionOptions) -> DispatchOptions {
-    DispatchOptions {
-        threads: options.threads,
-        deterministic: options.deterministic,
-        budget: options.instruction_budget,
-        traffic: options.count_traffic,
-        force_incompatible: options.force_incompatible,
-        static_overhang_zero: options.static_overhang_zero,
-        tensor_unit: options.tensor_unit,
-        ..DispatchOptions::default()
-    }
-}
-
-fn argument(bound: &Bound, name: &str) -> BoundArgument {
-    match bound {
-        Bound::Memory { buffer, offset } => BoundArgument::Buffer {
-            memory: buffer.memory.clone(),
-            offset: *offset,
-            length: None,
-        },
-        Bound::Tensor(tensor) => BoundArgument::Tensor(Box::new(tensor_binding(tensor, name))),
-        Bound::NullTensor => BoundArgument::NullTensor,
-        Bound::Threadgroup { bytes } => BoundArgument::Threadgroup(*bytes),
-        Bound::Nothing => BoundArgument::Unbound,
-    }
-}
-
-fn tensor_binding(tensor: &Tensor, name: &str) -> TensorBinding {
-    let strides = |strides: &[usize]| strides.iter().map(|&s| s as i64).collect();
-    let (data, memory) = tensor.data();
-    let scales = tensor
-        .find(PlaneType::Scales)
-        .ok()
-        .map(|(layout, memory)| ScaleBinding {
-            memory: memory.memory.clone(),
-            offset: layout.offset,
-            format: layout.format,
-            block: layout.block_factors.iter().map(|&b| b as u32).collect(),
-            strides: strides(&layout.strides),
-        });
-    TensorBinding {
-        handle: tensor.resource_id(),
-        name: tensor.label().unwrap_or(name).to_owned(),
-        memory: memory.memory.clone(),
-        offset: data.offset,
-        format: data.format,
-        extents: data.dimensions.iter().map(|&n| n as u64).collect(),
-        strides: strides(&data.strides),
-        scales,
-    }
-}
-
-/// The tensors that `use_resource` named.
-struct Resident<'a>(&'a [Tensor]);
-
-impl TensorTable for Resident<'_> {
-    fn tensor(&self, handle: u64) -> Option<TensorBinding> {
-        let tensor = self.0.iter().find(|t| t.resource_id() == handle)?;
-        Some(tensor_binding(tensor, "tensor"))
-    }
-
-    fn memories(&self) -> Vec<(anymetal_cpu::HostMemory, bool)> {
-        let planes = [PlaneType::Data, PlaneType::Scales];
-        let all = self
-            .0
-            .iter()
-            .flat_map(|t| planes.iter().filter_map(|&p| t.find(p).ok()));
-        all.map(|(_, memory)| (memory.memory.clone(), memory.memory.is_writable()))
-            .collect()
+fn refuse(kernel: &Kernel, reason: String) -> Error {
+    Error::Unsupported {
+        kernel: kernel.name.clone(),
+        reason,
     }
 }

@@ -10,6 +10,9 @@ use crate::tensor::{PlaneMemory, Tensor};
 /// A run of bytes with a fixed length, made by a [`Device`](crate::Device). Cloning gives another handle to the same
 /// bytes (`MTLBuffer` with shared storage).
 ///
+/// A buffer belongs to no device: a GPU that uses it gets a copy of its bytes and keeps it, and bytes move only when one side looks
+/// at what the other has written.
+///
 /// Reading and writing wait for dispatches that use the buffer. Numbers are little-endian, as on every device here.
 ///
 /// ```
@@ -54,6 +57,12 @@ impl Buffer {
     /// True when both handles mean the same bytes.
     pub fn same_as(&self, other: &Buffer) -> bool {
         self.memory.same_as(&other.memory)
+    }
+
+    /// Waits for what was committed and writes this buffer, and brings its bytes to the host if they are elsewhere. Reading does so by
+    /// itself; this says first whether it can be done.
+    pub fn synchronize(&self) -> Result<()> {
+        Ok(self.memory.settle()?)
     }
 
     /// Copies `values` in, from byte `offset` on.
@@ -104,7 +113,8 @@ impl Buffer {
         Ok(self.memory.fill(offset, bytes, value)?)
     }
 
-    /// Lends the bytes to `body` without a copy. Do not write to the buffer or dispatch with it inside: that would wait
+    /// Lends the bytes to `body` without a copy on the host. (They are the ones that the host had last if the device that wrote them is
+    /// lost, which [`synchronize`](Self::synchronize) says.) Do not write to the buffer or dispatch with it inside: that would wait
     /// forever.
     pub fn with_bytes<R>(&self, body: impl FnOnce(&[u8]) -> R) -> R {
         self.memory.with_bytes(body)

@@ -7,11 +7,14 @@ use std::sync::{Arc, Mutex};
 
 use anymetal_cpu::HostMemory;
 use anymetal_cpu::tile::TilePath;
+use anymetal_cuda::Target as Ptx;
+pub use anymetal_cuda::driver::Properties as GpuProperties;
 use anymetal_formats::TensorDescriptor;
 use anymetal_ir::Kernel;
 use anymetal_msl::CompileOptions;
 use bytemuck::Pod;
 
+use crate::backend::Target;
 use crate::buffer::Buffer;
 use crate::error::{Error, Result};
 use crate::library::{Library, LibraryInner};
@@ -55,6 +58,7 @@ pub struct Device(Arc<Inner>);
 
 struct Inner {
     name: String,
+    target: Target,
     libraries: Mutex<LibraryCache>,
 }
 
@@ -77,20 +81,92 @@ struct LibraryKey {
 impl Device {
     /// This machine's processor.
     pub fn cpu() -> Self {
+        Self::new(processor_name(), Target::Cpu)
+    }
+
+    /// A CUDA device by its number, counted as the driver counts them (see `CUDA_VISIBLE_DEVICES`).
+    ///
+    /// # Errors
+    /// [`Error::Device`] says what is missing: the driver, the device, or something that it needs to have.
+    pub fn cuda(ordinal: u32) -> Result<Self> {
+        let target = Target::cuda(ordinal)?;
+        let name = match &target {
+            Target::Cuda(context) => context.properties().name.clone(),
+            Target::Cpu => processor_name(),
+        };
+        Ok(Self::new(name, target))
+    }
+
+    /// The device of this [`id`](Self::id): `cpu`, `cuda` (the first one), `cuda:1`.
+    ///
+    /// ```
+    /// let device = anymetal::Device::by_name("cpu")?;
+    /// assert_eq!(device.id(), "cpu");
+    /// let error = anymetal::Device::by_name("tpu").unwrap_err();
+    /// assert_eq!(error.to_string(), "there is no device `tpu`: write cpu, cuda or cuda:N");
+    /// # Ok::<(), anymetal::Error>(())
+    /// ```
+    pub fn by_name(name: &str) -> Result<Self> {
+        let unknown = || Error::Device(format!("there is no device `{name}`: write cpu, cuda or cuda:N"));
+        match name.split_once(':') {
+            None if name == "cpu" => Ok(Self::cpu()),
+            None if name == "cuda" => Self::cuda(0),
+            Some(("cuda", number)) => Self::cuda(number.parse().map_err(|_| unknown())?),
+            _ => Err(unknown()),
+        }
+    }
+
+    fn new(name: String, target: Target) -> Self {
         Self(Arc::new(Inner {
-            name: processor_name(),
+            name,
+            target,
             libraries: Mutex::default(),
         }))
     }
 
-    /// The best device that this machine has. Today that is always the processor.
+    /// The device that is used when nobody asks for another: the processor.
     pub fn system_default() -> Self {
         Self::cpu()
     }
 
-    /// Every device of this machine.
+    /// Every device of this machine: the processor, then the CUDA devices that can be used.
     pub fn all() -> Vec<Self> {
-        vec![Self::cpu()]
+        let gpus = anymetal_cuda::driver::devices().unwrap_or_default();
+        let gpus = gpus.iter().filter_map(|gpu| Self::cuda(gpu.ordinal).ok());
+        std::iter::once(Self::cpu()).chain(gpus).collect()
+    }
+
+    /// `cpu`, `cuda:0`: what [`by_name`](Self::by_name) finds it by.
+    pub fn id(&self) -> String {
+        self.0.target.id()
+    }
+
+    /// What a GPU has; `None` for the processor.
+    pub fn gpu(&self) -> Option<&GpuProperties> {
+        match &self.0.target {
+            Target::Cpu => None,
+            Target::Cuda(context) => Some(context.properties()),
+        }
+    }
+
+    /// Free bytes and all bytes of a GPU's memory; `None` for the processor.
+    pub fn gpu_memory(&self) -> Result<Option<(u64, u64)>> {
+        match &self.0.target {
+            Target::Cpu => Ok(None),
+            Target::Cuda(context) => {
+                let info = context.memory_info();
+                info.map(Some).map_err(|error| Error::Device(error.to_string()))
+            }
+        }
+    }
+
+    /// Waits until everything that was committed to the device has run.
+    pub fn synchronize(&self) -> Result<()> {
+        self.0.target.synchronize()
+    }
+
+    pub(crate) fn target(&self) -> &Target {
+        &self.0.target
     }
 
     /// The device's name as the system tells it.
@@ -110,22 +186,31 @@ impl Device {
         }
     }
 
-    /// The instructions that tile products use: `portable`, `avx2`, `avx512` or `amx`. The fastest that the processor
-    /// has, unless the environment variable `ANYMETAL_CPU` names another.
+    /// The instructions that tile products use: `portable`, `avx2`, `avx512` or `amx`, the fastest that the processor
+    /// has, unless the environment variable `ANYMETAL_CPU` names another; on a GPU its target, `cuda sm_90a`.
     pub fn tile_path(&self) -> String {
-        tile_path()
+        match self.gpu() {
+            None => tile_path(),
+            Some(gpu) => format!("cuda {}", Ptx::of_capability(gpu.sm / 10, gpu.sm % 10)),
+        }
     }
 
     /// Every path that this processor has, plainest first.
     pub fn available_tile_paths(&self) -> Vec<String> {
+        if self.gpu().is_some() {
+            return vec![self.tile_path()];
+        }
         anymetal_cpu::tile::available_paths()
             .iter()
             .map(|p| p.to_string())
             .collect()
     }
 
-    /// How many cores may run threadgroups.
+    /// How many cores (multiprocessors of a GPU) may run threadgroups.
     pub fn cores(&self) -> usize {
+        if let Some(gpu) = self.gpu() {
+            return gpu.multiprocessors as usize;
+        }
         std::thread::available_parallelism().map_or(1, usize::from)
     }
 
@@ -200,7 +285,7 @@ impl Device {
         if cacheable && let Some(found) = self.cache().entries.get(&key) {
             return Ok(Library::new(found.clone()));
         }
-        let inner = Arc::new(LibraryInner::compile(source, file_name, options)?);
+        let inner = Arc::new(LibraryInner::compile(&self.0.target, source, file_name, options)?);
         if cacheable {
             let mut cache = self.cache();
             if cache.entries.insert(key.clone(), inner.clone()).is_none() {
@@ -230,7 +315,7 @@ impl Device {
     /// [`ir::passes::optimize`](anymetal_ir::passes::optimize).
     pub fn new_pipeline_from_ir(&self, kernel: Arc<Kernel>, options: &ExecutionOptions) -> Result<Pipeline> {
         crate::library::verify(&kernel)?;
-        Pipeline::new(kernel, options)
+        Pipeline::new(&self.0.target, kernel, options)
     }
 
     /// A queue.

@@ -78,6 +78,9 @@ pub enum Error {
         /// What is missing, and what to do.
         reason: String,
     },
+    /// A device that is not there or stopped, or that has no memory left.
+    #[error("{0}")]
+    Device(String),
     /// The executor refused the dispatch before it started.
     #[error("{0}")]
     Launch(String),

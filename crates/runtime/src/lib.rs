@@ -38,7 +38,8 @@
 //!
 //! # Memory
 //!
-//! Buffers are shared with the host: no copies to and from a device. Host calls that read or write a buffer or tensor wait
+//! Buffers are shared with the host. A GPU keeps a copy of those that it uses, and bytes move only when one side looks at what the
+//! other has written. Host calls that read or write a buffer or tensor wait
 //! for dispatches that use it. A tensor either owns its memory ([`Device::new_tensor`]) or views a buffer
 //! ([`Buffer::new_tensor`], [`Device::new_tensor_with_attachments`]); the rules of both are Metal's, with Metal's error numbers.
 //!
@@ -56,6 +57,7 @@ mod error;
 mod findings;
 mod library;
 mod pipeline;
+pub mod ptx;
 pub mod quantise;
 mod queue;
 mod tensor;
@@ -73,9 +75,9 @@ pub use anymetal_msl::source::Span;
 pub use anymetal_msl::{CompileOptions, Diagnostic, Diagnostics, FunctionConstantInfo, MetalStd, OsRelease, Severity};
 
 pub use buffer::Buffer;
-pub use device::{Device, DeviceLimits};
+pub use device::{Device, DeviceLimits, GpuProperties};
 pub use error::{BindingError, Error, GridError, NoSuchKernel, Result, SliceError};
 pub use library::Library;
 pub use pipeline::{Access, Argument, ArgumentType, ConstantValue, ExecutionOptions, FunctionConstants, Pipeline};
-pub use queue::{CommandEncoder, CommandReport, DispatchReport, Queue, Size, Submission, Traffic};
+pub use queue::{CommandEncoder, CommandReport, DispatchReport, Graph, Queue, Size, Submission, Traffic};
 pub use tensor::{Attachments, Tensor};

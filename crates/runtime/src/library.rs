@@ -8,6 +8,7 @@ use anymetal_ir::{Kernel, passes};
 use anymetal_msl::sema::function_constant as msl;
 use anymetal_msl::{CompileOptions, Diagnostics, FunctionConstantInfo, Specialization};
 
+use crate::backend::Target;
 use crate::error::{BindingError, Error, NoSuchKernel, Result};
 use crate::pipeline::{ConstantValue, ExecutionOptions, FunctionConstants, Pipeline};
 
@@ -28,6 +29,8 @@ pub struct Library(Arc<LibraryInner>);
 
 pub(crate) struct LibraryInner {
     file: String,
+    /// The device whose pipelines it makes.
+    target: Target,
     front: anymetal_msl::Library,
     pipelines: Mutex<HashMap<PipelineKey, Pipeline>>,
 }
@@ -42,10 +45,11 @@ pub(crate) const INSPECTED: Specialization = Specialization {
 };
 
 impl LibraryInner {
-    pub fn compile(source: &str, file: &str, options: &CompileOptions) -> Result<Self> {
+    pub fn compile(target: &Target, source: &str, file: &str, options: &CompileOptions) -> Result<Self> {
         let front = anymetal_msl::Library::compile(source, file, options)?;
         Ok(Self {
             file: file.to_owned(),
+            target: target.clone(),
             front,
             pipelines: Mutex::default(),
         })
@@ -102,7 +106,7 @@ impl Library {
             Some(_) => self.kernel_as_written(kernel, constants, how)?,
             None => self.lower(kernel, constants, how)?,
         });
-        let pipeline = Pipeline::new(kernel, options)?;
+        let pipeline = Pipeline::new(&self.0.target, kernel, options)?;
         cache().insert(key, pipeline.clone());
         Ok(pipeline)
     }

@@ -11,7 +11,7 @@ use anymetal_ir::{AddressSpace, Argument as IrArgument, ArgumentKind, Kernel};
 
 pub use anymetal_ir::Access;
 
-use crate::backend::Compiled;
+use crate::backend::{Compiled, Target};
 use crate::error::Result;
 
 /// The value of a function constant.
@@ -161,6 +161,10 @@ pub struct ExecutionOptions {
     pub instruction_budget: Option<u64>,
     /// Counts the bytes that the kernel reads and writes, at some cost in speed.
     pub count_traffic: bool,
+    /// Checks every access of a kernel on a GPU, at some cost in speed: the first one that is out of bounds ends in an
+    /// [`Error::Fault`](crate::Error::Fault) with kernel, source line, buffer, index and thread, and does nothing. Without it such an
+    /// access is as undefined as on a Mac, and may stop the device. On the CPU accesses are always checked.
+    pub checked: bool,
     /// Runs under the sanitizer: slowly, in order, on one thread, with [findings](crate::DispatchReport::findings) in the
     /// report. Faults are findings then instead of errors.
     pub sanitize: Option<SanitizeOptions>,
@@ -189,6 +193,7 @@ impl ExecutionOptions {
         permuted_layout with_permuted_layout;
         tensor_unit with_tensor_unit;
         count_traffic with_count_traffic;
+        checked with_checked;
     }
 
     /// The same on the given [`tile_path`](Self::tile_path).
@@ -390,8 +395,8 @@ pub(crate) struct PipelineInner {
 }
 
 impl Pipeline {
-    pub(crate) fn new(kernel: Arc<Kernel>, options: &ExecutionOptions) -> Result<Self> {
-        let compiled = Compiled::new(&kernel, options)?;
+    pub(crate) fn new(target: &Target, kernel: Arc<Kernel>, options: &ExecutionOptions) -> Result<Self> {
+        let compiled = Compiled::new(target, &kernel, options)?;
         let arguments = kernel.arguments.iter().map(Argument::of).collect();
         let options = options.clone();
         Ok(Self(Arc::new(PipelineInner {
@@ -441,6 +446,15 @@ impl Pipeline {
     /// How many SIMD-groups a threadgroup must have because of an operation of scope `execution_simdgroups<N>`.
     pub fn required_simdgroups(&self) -> Option<u32> {
         self.0.kernel.required_simdgroups.first().map(|(n, _)| *n)
+    }
+
+    /// Registers, and bytes of local memory (spilled registers and thread arrays), that a thread takes; `None` on the CPU. The driver
+    /// assembles the kernel for it.
+    pub fn thread_resources(&self) -> Result<Option<(u32, u32)>> {
+        match &self.0.compiled {
+            Compiled::Cpu(_) => Ok(None),
+            Compiled::Cuda(compiled) => compiled.resources().map(Some),
+        }
     }
 
     /// The kernel's intermediate form.

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use bytemuck::Pod;
 
-use crate::backend;
-use crate::binding::{Binding, Bindings, Bound, Launch, check_bindings, check_launch};
+use crate::backend::{self, Dispatch, Pending, Recorded};
+use crate::binding::{Binding, Bindings, check_bindings, check_launch};
 use crate::buffer::Buffer;
 use crate::device::Device;
 use crate::error::{BindingError, Error, Result};
@@ -75,13 +75,6 @@ impl Queue {
             dispatches: Vec::new(),
         }
     }
-}
-
-struct Dispatch {
-    pipeline: Pipeline,
-    bound: Vec<Bound>,
-    resources: Arc<Vec<Tensor>>,
-    launch: Launch,
 }
 
 /// Collects dispatches and runs them in order (`MTLComputeCommandEncoder` and its command buffer in one).
@@ -189,6 +182,17 @@ impl CommandEncoder {
 
     fn dispatch(&mut self, grid: Size, threadgroup: Size, in_groups: bool) -> Result<&mut Self> {
         let pipeline = self.pipeline.clone().ok_or(BindingError::NoPipeline)?;
+        let target = pipeline.0.compiled.target();
+        if !target.is_same(self.device.target()) {
+            return Err(Error::Unsupported {
+                kernel: pipeline.name().to_owned(),
+                reason: format!(
+                    "the pipeline was made for {}, the queue is one of {}; make it from a library of that device",
+                    target.id(),
+                    self.device.id()
+                ),
+            });
+        }
         let bound = check_bindings(&pipeline, &self.bindings)?;
         let launch = check_launch(&pipeline, grid, threadgroup, in_groups, &self.bindings)?;
         self.dispatches.push(Dispatch {
@@ -200,23 +204,23 @@ impl CommandEncoder {
         Ok(self)
     }
 
-    /// Hands the dispatches to the device. On the CPU they have run when this returns; a failure shows in
-    /// [`Submission::wait`].
+    /// Hands the dispatches to the device. On the CPU they have run when this returns; on a GPU they run after what was
+    /// committed before. A failure shows in [`Submission::wait`].
     pub fn commit(self) -> Submission {
-        let mut report = CommandReport::default();
-        for dispatch in &self.dispatches {
-            let Dispatch {
-                pipeline,
-                bound,
-                resources,
-                launch,
-            } = dispatch;
-            match backend::run(&pipeline.0, bound, resources, launch) {
-                Ok(ran) => report.dispatches.push(DispatchReport::new(pipeline, launch, ran)),
-                Err(error) => return Submission { result: Err(error) },
-            }
+        let dispatches = Arc::new(self.dispatches);
+        Submission {
+            pending: backend::commit(self.device.target(), &dispatches),
+            dispatches,
         }
-        Submission { result: Ok(report) }
+    }
+
+    /// Makes the dispatches into a list that can run again and again. Nothing runs yet, but on a GPU the buffers move there.
+    pub fn finish(self) -> Result<Graph> {
+        let dispatches = Arc::new(self.dispatches);
+        Ok(Graph {
+            recorded: Recorded::new(self.device.target(), &dispatches)?,
+            dispatches,
+        })
     }
 
     /// [`commit`](Self::commit) and [`wait`](Submission::wait). After an error the dispatches before the failing one have
@@ -226,16 +230,77 @@ impl CommandEncoder {
     }
 }
 
+/// Dispatches that run again and again with what was bound to them, from [`CommandEncoder::finish`]. On a GPU that is a graph
+/// of the driver's: one call starts all of them, without the time that each launch takes alone.
+///
+/// What the host writes into a bound buffer between two runs is seen by the next one. Bytes bound by
+/// [`set_bytes`](CommandEncoder::set_bytes) stay as they were.
+///
+/// ```
+/// use anymetal::{CompileOptions, Device};
+///
+/// let source = "kernel void add_one(device int *x, uint i [[thread_position_in_grid]]) { x[i] += 1; }";
+/// let device = Device::cpu();
+/// let library = device.new_library(source, "add_one.metal", &CompileOptions::default())?;
+/// let x = device.new_buffer_with_slice(&[0, 10])?;
+/// let mut encoder = device.new_queue().encoder();
+/// encoder.set_pipeline(&library.pipeline("add_one")?).set_buffer(0, &x, 0);
+/// encoder.dispatch_threads(2, 32)?.dispatch_threads(2, 32)?;
+/// let graph = encoder.finish()?;
+/// graph.run()?;
+/// x.write(0, &[100])?;
+/// graph.run()?;
+/// assert_eq!(x.to_vec::<i32>()?, [102, 14]);
+/// # Ok::<(), anymetal::Error>(())
+/// ```
+pub struct Graph {
+    recorded: Recorded,
+    dispatches: Arc<Vec<Dispatch>>,
+}
+
+impl Graph {
+    /// How many dispatches it has.
+    pub fn len(&self) -> usize {
+        self.dispatches.len()
+    }
+
+    /// True when it has none.
+    pub fn is_empty(&self) -> bool {
+        self.dispatches.is_empty()
+    }
+
+    /// Hands the dispatches to the device once more.
+    pub fn commit(&self) -> Submission {
+        Submission {
+            pending: self.recorded.commit(),
+            dispatches: self.dispatches.clone(),
+        }
+    }
+
+    /// [`commit`](Self::commit) and [`wait`](Submission::wait).
+    pub fn run(&self) -> Result<CommandReport> {
+        self.commit().wait()
+    }
+}
+
 /// Dispatches on their way.
 #[must_use = "errors show in `wait`"]
 pub struct Submission {
-    result: Result<CommandReport, Error>,
+    pending: Pending,
+    dispatches: Arc<Vec<Dispatch>>,
 }
 
 impl Submission {
     /// Waits until all have run.
     pub fn wait(self) -> Result<CommandReport> {
-        self.result
+        let ran = self.pending.wait()?;
+        let dispatches = self.dispatches.iter().zip(ran.each);
+        Ok(CommandReport {
+            dispatches: dispatches
+                .map(|(dispatch, ran)| DispatchReport::new(dispatch, ran))
+                .collect(),
+            together: ran.together,
+        })
     }
 }
 
@@ -244,12 +309,15 @@ impl Submission {
 pub struct CommandReport {
     /// One for each dispatch, in order.
     pub dispatches: Vec<DispatchReport>,
+    /// The time of all, where the device ran them as one.
+    together: Option<Duration>,
 }
 
 impl CommandReport {
     /// Time of all dispatches together.
     pub fn time(&self) -> Duration {
-        self.dispatches.iter().map(|d| d.time).sum()
+        self.together
+            .unwrap_or_else(|| self.dispatches.iter().map(|d| d.time).sum())
     }
 
     /// Bytes counted in all dispatches together; `None` unless every one of them counted.
@@ -285,9 +353,10 @@ pub struct Traffic {
 pub struct DispatchReport {
     /// The kernel.
     pub kernel: String,
-    /// The tile path that it ran on: `portable`, `avx2`, `avx512`, `amx`.
+    /// The tile path that it ran on: `portable`, `avx2`, `avx512`, `amx`; `cuda sm_90a` and the like on a GPU.
     pub path: String,
-    /// From start to end, waiting for the memory's other users included.
+    /// From start to end, waiting for the memory's other users included. On a GPU time of the device, and zero for the parts of a
+    /// [`Graph`], whose [`CommandReport::time`] is known as a whole.
     pub time: Duration,
     /// Threads of the grid.
     pub threads: [u32; 3],
@@ -295,7 +364,7 @@ pub struct DispatchReport {
     pub threadgroup: [u32; 3],
     /// Threadgroups that ran.
     pub threadgroups: u64,
-    /// Worker threads of the host that took part.
+    /// Worker threads of the host that took part; 0 on a GPU.
     pub workers: usize,
     /// Bytes counted, if [`ExecutionOptions::count_traffic`](crate::ExecutionOptions::count_traffic) was set.
     pub traffic: Option<Traffic>,
@@ -306,22 +375,17 @@ pub struct DispatchReport {
 }
 
 impl DispatchReport {
-    fn new(pipeline: &Pipeline, launch: &Launch, ran: backend::Ran) -> Self {
+    fn new(dispatch: &Dispatch, ran: backend::Ran) -> Self {
         Self {
-            kernel: pipeline.name().to_owned(),
-            path: pipeline.0.compiled.path(),
+            kernel: dispatch.pipeline.name().to_owned(),
+            path: dispatch.pipeline.0.compiled.path(),
             time: ran.time,
-            threads: launch.threads,
-            threadgroup: launch.threadgroup,
-            threadgroups: ran.report.threadgroups,
-            workers: ran.report.workers,
-            findings: ran.report.findings,
-            traffic: ran.report.traffic.map(|t| Traffic {
-                device_read: t.device_read,
-                device_written: t.device_written,
-                threadgroup_read: t.threadgroup_read,
-                threadgroup_written: t.threadgroup_written,
-            }),
+            threads: dispatch.launch.threads,
+            threadgroup: dispatch.launch.threadgroup,
+            threadgroups: ran.threadgroups,
+            workers: ran.workers,
+            traffic: ran.traffic,
+            findings: ran.findings,
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use anymetal::Device;
 
-use super::Outcome;
+use super::{Outcome, bytes};
 
 /// Options of `devices`.
 #[derive(clap::Args)]
@@ -21,6 +21,8 @@ pub fn run(options: &Options) -> Outcome {
             .map(|device| {
                 let limits = device.limits();
                 serde_json::json!({
+                    "id": device.id(),
+                    "gpu": gpu_json(device),
                     "name": device.name(),
                     "cores": device.cores(),
                     "tile_path": device.tile_path(),
@@ -35,7 +37,32 @@ pub fn run(options: &Options) -> Outcome {
     }
     for device in devices {
         let limits = device.limits();
-        println!("{}", device.name());
+        println!("{}: {}", device.id(), device.name());
+        if let Some(gpu) = device.gpu() {
+            let free = device.gpu_memory().ok().flatten().map_or(0, |(free, _)| free);
+            println!(
+                "  target             {}, driver {}",
+                device.tile_path(),
+                gpu.driver_version()
+            );
+            println!("  multiprocessors    {}", gpu.multiprocessors);
+            println!(
+                "  memory             {}, {} free; L2 {}",
+                bytes(gpu.memory),
+                bytes(free),
+                bytes(gpu.l2.into())
+            );
+            println!(
+                "  shared memory      {} bytes a threadgroup, {} a multiprocessor",
+                gpu.shared_per_block, gpu.shared_per_multiprocessor
+            );
+            println!(
+                "  threads            {} in a threadgroup, SIMD-groups of 32",
+                limits.max_threads_per_threadgroup
+            );
+            println!("  threadgroup memory {} bytes", limits.max_threadgroup_memory_length);
+            continue;
+        }
         println!("  cores              {}", device.cores());
         println!(
             "  tile path          {} (of {})",
@@ -48,5 +75,25 @@ pub fn run(options: &Options) -> Outcome {
         );
         println!("  threadgroup memory {} bytes", limits.max_threadgroup_memory_length);
     }
+    // Why there are no GPUs, for those who expect one.
+    if let Err(why) = Device::cuda(0) {
+        println!("cuda: {why}");
+    }
     Ok(true)
+}
+
+fn gpu_json(device: &Device) -> serde_json::Value {
+    let Some(gpu) = device.gpu() else {
+        return serde_json::Value::Null;
+    };
+    serde_json::json!({
+        "sm": gpu.sm,
+        "driver": gpu.driver_version(),
+        "multiprocessors": gpu.multiprocessors,
+        "memory": gpu.memory,
+        "free": device.gpu_memory().ok().flatten().map(|(free, _)| free),
+        "shared_per_threadgroup": gpu.shared_per_block,
+        "shared_per_multiprocessor": gpu.shared_per_multiprocessor,
+        "l2": gpu.l2,
+    })
 }

@@ -63,6 +63,12 @@ pub struct Options {
     /// with a code (docs/sanitizer.md)
     #[arg(long)]
     sanitize: bool,
+    /// Where it runs: cpu, cuda, cuda:N
+    #[arg(long, default_value = "cpu")]
+    device: String,
+    /// On a GPU: check every access, so that one out of bounds is reported with its place (on the CPU they always are)
+    #[arg(long)]
+    checked: bool,
     /// Refusals that have a meaning here become warnings
     #[arg(long)]
     lenient: bool,
@@ -97,7 +103,7 @@ pub struct Options {
 /// Runs a kernel.
 pub fn run(options: &Options, mut compile: CompileOptions) -> Outcome {
     compile.lenient |= options.lenient;
-    let device = Device::system_default();
+    let device = Device::by_name(&options.device).map_err(text)?;
     let library = device.new_library_from_file(&options.file, &compile).map_err(text)?;
     let kernel = choose_kernel(&library, options.kernel.as_deref())?;
     let mut execution = ExecutionOptions::default()
@@ -106,7 +112,8 @@ pub fn run(options: &Options, mut compile: CompileOptions) -> Outcome {
         .with_static_overhang_zero(options.static_overhang == "zero")
         .with_permuted_layout(options.layout == "permuted")
         .with_tensor_unit(options.numerics == "tensor-unit")
-        .with_count_traffic(options.traffic);
+        .with_count_traffic(options.traffic)
+        .with_checked(options.checked);
     if let Some(budget) = options.budget {
         execution = execution.with_instruction_budget(budget);
     }
@@ -163,14 +170,22 @@ pub fn run(options: &Options, mut compile: CompileOptions) -> Outcome {
         return Ok(fine);
     }
     if options.verbose {
+        let place = match pipeline.thread_resources().map_err(text)? {
+            Some((registers, local)) => format!(
+                "{} ({}; {registers} registers and {local} bytes of local memory a thread)",
+                device.name(),
+                report.path
+            ),
+            None => format!(
+                "the {} tile path, {} worker{}",
+                report.path,
+                report.workers,
+                if report.workers == 1 { "" } else { "s" }
+            ),
+        };
         println!(
-            "{} on the {} tile path, {} worker{}: {} threadgroups of {:?} threads",
-            report.kernel,
-            report.path,
-            report.workers,
-            if report.workers == 1 { "" } else { "s" },
-            report.threadgroups,
-            report.threadgroup
+            "{} on {place}: {} threadgroups of {:?} threads",
+            report.kernel, report.threadgroups, report.threadgroup
         );
     }
     println!("{}: {}", report.kernel, milliseconds(report.time));

@@ -6,6 +6,7 @@ pub mod config;
 pub mod demo;
 pub mod devices;
 pub mod inspect;
+pub mod kernel_ptx;
 pub mod kernel_run;
 pub mod quantize;
 pub mod run;

@@ -35,8 +35,24 @@ pub fn find(path: &Path) -> Result<Vec<PathBuf>, String> {
     Ok(out)
 }
 
-/// Runs all tests of a file, with options that its own come after. A file without annotations has none.
-pub fn run_file(device: &Device, path: &Path, execution: &ExecutionOptions) -> Vec<Case> {
+/// What a run is called in reports.
+pub fn label(run: &Run) -> String {
+    match (run.label.as_str(), &run.kernel) {
+        ("", Some(kernel)) => kernel.clone(),
+        ("", None) => "default".to_string(),
+        (label, _) => label.to_string(),
+    }
+}
+
+/// Runs the tests of a file from a number on, with options that its own come after, and hands over each case until that
+/// answers false. A file without annotations has none.
+pub fn run_file(
+    device: &Device,
+    path: &Path,
+    execution: &ExecutionOptions,
+    from: usize,
+    report: &mut dyn FnMut(Case) -> bool,
+) {
     let file = path.display().to_string();
     let case = |name: &str, seconds, outcome| Case {
         file: file.clone(),
@@ -46,32 +62,58 @@ pub fn run_file(device: &Device, path: &Path, execution: &ExecutionOptions) -> V
     };
     let source = match std::fs::read_to_string(path) {
         Ok(source) => source,
-        Err(error) => return vec![case("read", 0.0, Outcome::Failed(error.to_string()))],
+        Err(error) => {
+            report(case("read", 0.0, Outcome::Failed(error.to_string())));
+            return;
+        }
     };
     let parsed = match TestFile::parse(&source) {
-        Ok(None) => return Vec::new(),
+        Ok(None) => return,
         Ok(Some(parsed)) => parsed,
-        Err(error) => return vec![case("header", 0.0, Outcome::Failed(error))],
+        Err(error) => {
+            report(case("header", 0.0, Outcome::Failed(error)));
+            return;
+        }
     };
-    let mut cases = Vec::new();
-    for run in &parsed.runs {
-        let name = match (run.label.as_str(), &run.kernel) {
-            ("", Some(kernel)) => kernel.clone(),
-            ("", None) => "default".to_string(),
-            (label, _) => label.to_string(),
-        };
+    for run in parsed.runs.iter().skip(from) {
         let start = Instant::now();
-        let outcome = if !run.only.is_empty() && !run.only.iter().any(|backend| backend == "cpu") {
-            Outcome::Skipped(format!("only for {}", run.only.join(", ")))
-        } else {
-            match run_one(device, path, &source, run, execution) {
+        let outcome = match skipped(device, run, execution) {
+            Some(why) => Outcome::Skipped(why),
+            None => match run_one(device, path, &source, run, execution) {
                 Ok(()) => Outcome::Passed,
                 Err(why) => Outcome::Failed(why),
-            }
+            },
         };
-        cases.push(case(&name, start.elapsed().as_secs_f64(), outcome));
+        if !report(case(&label(run), start.elapsed().as_secs_f64(), outcome)) {
+            return;
+        }
     }
-    cases
+}
+
+/// Why a run is not for a device.
+fn skipped(device: &Device, run: &Run, execution: &ExecutionOptions) -> Option<String> {
+    let gpu = device.gpu().is_some();
+    let backend = if gpu { "cuda" } else { "cpu" };
+    if !run.only.is_empty() && !run.only.iter().any(|only| only == backend) {
+        return Some(format!("only for {}", run.only.join(", ")));
+    }
+    // A kernel that is to be refused needs no device.
+    if !gpu || (!run.errors.is_empty() && run.options.iter().all(|option| option == "lenient")) {
+        return None;
+    }
+    cpu_only(run, execution)
+}
+
+/// What a run needs that only the CPU has.
+pub fn cpu_only(run: &Run, execution: &ExecutionOptions) -> Option<String> {
+    let cpu_only = ["sanitize", "deterministic", "numerics=tensor-unit", "layout=permuted"];
+    if let Some(option) = run.options.iter().find(|option| cpu_only.contains(&option.as_str())) {
+        return Some(format!("`{option}` is an option of the CPU"));
+    }
+    if execution.sanitize.is_some() || execution.permuted_layout || execution.tensor_unit || execution.deterministic {
+        return Some("an option that only the CPU has".to_string());
+    }
+    None
 }
 
 fn run_one(device: &Device, path: &Path, source: &str, run: &Run, execution: &ExecutionOptions) -> Result<(), String> {
@@ -81,7 +123,12 @@ fn run_one(device: &Device, path: &Path, source: &str, run: &Run, execution: &Ex
         compile.std = std.parse().map_err(|error| format!("{error}"))?;
     }
     compile_flags::apply_all(&mut compile, &run.flags, folder)?;
-    let mut execution = execution.clone().with_instruction_budget(20_000_000_000);
+    let mut execution = execution.clone();
+    if device.gpu().is_none() {
+        execution = execution.with_instruction_budget(20_000_000_000);
+    }
+    // A fault can only be seen where accesses are checked.
+    execution.checked |= run.fault.is_some();
     for option in &run.options {
         if option == "lenient" {
             compile.lenient = true;

@@ -24,29 +24,44 @@ pub(crate) fn exp(x: f32) -> f32 {
     if x.is_nan() { x } else { out }
 }
 
+/// Coefficients of (erf(x) - x) / x over x², below 0.9216, highest first.
+pub(crate) const ERF_SMALL: [f32; 6] = [
+    -0.000_600_532_44,
+    0.004_996_258_5,
+    -0.026_768_915,
+    0.112_818_87,
+    -0.376_125,
+    0.128_379_15,
+];
+/// Coefficients of log(1 - erf(x)) over x, from 0.9216 to 4, highest first.
+pub(crate) const ERF_LARGE: [f32; 9] = [
+    1.643_571_2e-6,
+    -4.617_823_3e-5,
+    0.000_597_749,
+    -0.004_763_616_5,
+    0.026_431_185,
+    -0.110_094_875,
+    -0.631_813_97,
+    -1.130_238,
+    0.000_320_561_5,
+];
+
 /// The error function, within 2 ulp.
 #[inline(always)]
 pub(crate) fn erf(x: f32) -> f32 {
     let t = x.abs();
     let s = x * x;
-    let p = -0.000_600_532_44f32;
-    let p = p * s + 0.004_996_258_5;
-    let p = p * s - 0.026_768_915;
-    let p = p * s + 0.112_818_87;
-    let p = p * s - 0.376_125;
-    let p = p * s + 0.128_379_15;
+    let mut p = ERF_SMALL[0];
+    for c in &ERF_SMALL[1..] {
+        p = p * s + c;
+    }
     let small = x * p + x;
     // log(1 - erf(t)) is smooth; from t = 4 on erf is 1 in f32.
     let t4 = t.min(4.0);
-    let q = 1.643_571_2e-6f32;
-    let q = q * t4 - 4.617_823_3e-5;
-    let q = q * t4 + 0.000_597_749;
-    let q = q * t4 - 0.004_763_616_5;
-    let q = q * t4 + 0.026_431_185;
-    let q = q * t4 - 0.110_094_875;
-    let q = q * t4 - 0.631_813_97;
-    let q = q * t4 - 1.130_238;
-    let q = q * t4 + 0.000_320_561_5;
+    let mut q = ERF_LARGE[0];
+    for c in &ERF_LARGE[1..] {
+        q = q * t4 + c;
+    }
     let large = (1.0 - exp(q)).copysign(x);
     if t < 0.9216 {
         small

@@ -21,9 +21,9 @@ use crate::program::{OpCode, Reduction};
 pub(crate) use elementwise::broadcast_shape;
 #[cfg(test)]
 pub(crate) use math::erf64;
-pub(crate) use math::{erf, exp};
+pub(crate) use math::{ERF_LARGE, ERF_SMALL, erf, exp};
 pub(crate) use matmul::matmul_f32;
-pub(crate) use movement::permuted;
+pub(crate) use movement::{permuted, ranges as slice_ranges};
 pub(crate) use reduce::{sum, sum_of_squares};
 
 /// What an operation computes from, beside its operands.

@@ -312,7 +312,12 @@ pub(super) fn split(x: &Array, sections: &Array, dim: &Array, results: usize) ->
 }
 
 /// The resolved ranges of a slice: start, step and size a dimension.
-fn ranges(shape: &[usize], start: &Array, end: &Array, step: &Array) -> Result<Vec<(isize, isize, usize)>, OpError> {
+pub(crate) fn ranges(
+    shape: &[usize],
+    start: &Array,
+    end: &Array,
+    step: &Array,
+) -> Result<Vec<(isize, isize, usize)>, OpError> {
     let (start, end, step) = (integers(start)?, integers(end)?, integers(step)?);
     let rank = shape.len();
     if start.len() != rank || end.len() != rank || step.len() != rank {

@@ -1,9 +1,10 @@
 //! Runs the steps of a plan: kernels through the device, the rest on the host.
 
 use std::collections::HashMap;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
-use anymetal::{CompileOptions, Device, Pipeline, Queue};
+use anymetal::ir::Kernel;
+use anymetal::{Buffer, CompileOptions, Device, ExecutionOptions, FunctionConstants, Pipeline, Queue};
 
 use crate::array::Array;
 use crate::error::{OpError, ProgramError};
@@ -15,7 +16,13 @@ use super::plan::StepOp;
 pub(super) struct Dispatcher {
     device: Device,
     queue: Queue,
+    /// The accesses of kernels inside assets need not be checked.
+    trust: bool,
     pipelines: Mutex<HashMap<(usize, String), Pipeline>>,
+    /// Generated kernels by their text.
+    generated: Mutex<HashMap<String, Pipeline>>,
+    /// Buffers over constants, by address and length, with the arrays that keep them alive. A device copies each once.
+    constants: Mutex<HashMap<(usize, usize), (Array, Buffer)>>,
 }
 
 impl Dispatcher {
@@ -24,8 +31,17 @@ impl Dispatcher {
         Self {
             device,
             queue,
+            trust: false,
             pipelines: Mutex::default(),
+            generated: Mutex::default(),
+            constants: Mutex::default(),
         }
+    }
+
+    /// The same, but kernels inside assets run unchecked if `trust`.
+    pub fn trusting(mut self, trust: bool) -> Self {
+        self.trust = trust;
+        self
     }
 
     pub fn device(&self) -> &Device {
@@ -42,13 +58,43 @@ impl Dispatcher {
             allow_files: false,
             ..CompileOptions::default()
         };
-        self.compiled(name, source, &format!("{name}.metal"), &options)
+        // Somebody else's code.
+        let execution = ExecutionOptions::default().with_checked(!self.trust);
+        self.compiled(name, source, &format!("{name}.metal"), &options, &execution)
     }
 
     /// A kernel of ours.
     pub fn own_pipeline(&self, name: &str, source: &'static str, file: &str) -> Result<Pipeline, OpError> {
-        self.compiled(name, source, file, &super::library::options())
+        let execution = ExecutionOptions::default();
+        self.compiled(name, source, file, &super::library::options(), &execution)
             .map_err(|e| OpError::Kernel(e.to_string()))
+    }
+
+    /// A kernel that was generated, compiled once.
+    pub fn generated_pipeline(&self, kernel: Kernel) -> Result<Pipeline, OpError> {
+        let text = anymetal::ir::print(&kernel);
+        let mut known = self.generated.lock().unwrap_or_else(|e| e.into_inner());
+        if let Some(found) = known.get(&text) {
+            return Ok(found.clone());
+        }
+        let pipeline = self
+            .device
+            .new_pipeline_from_ir(Arc::new(kernel), &ExecutionOptions::default())
+            .map_err(|error| OpError::Kernel(format!("a generated kernel: {error}")))?;
+        known.insert(text, pipeline.clone());
+        Ok(pipeline)
+    }
+
+    /// The buffer of a constant.
+    pub fn constant_buffer(&self, array: &Array) -> Result<Buffer, OpError> {
+        let key = (array.bytes().as_ptr() as usize, array.bytes().len());
+        let mut known = self.constants.lock().unwrap_or_else(|e| e.into_inner());
+        if let Some((_, buffer)) = known.get(&key) {
+            return Ok(buffer.clone());
+        }
+        let buffer = super::kernel::buffer_of(self, array)?;
+        known.insert(key, (array.clone(), buffer.clone()));
+        Ok(buffer)
     }
 
     fn compiled(
@@ -57,6 +103,7 @@ impl Dispatcher {
         source: &str,
         file: &str,
         options: &CompileOptions,
+        execution: &ExecutionOptions,
     ) -> Result<Pipeline, ProgramError> {
         // Sources live as long as the program, so their address is as good as their text.
         let key = (source.as_ptr() as usize, name.to_string());
@@ -68,7 +115,9 @@ impl Dispatcher {
             diagnostics: error.to_string(),
         };
         let library = self.device.new_library(source, file, options).map_err(failed)?;
-        let pipeline = library.pipeline(name).map_err(failed)?;
+        let pipeline = library
+            .pipeline_with(name, &FunctionConstants::new(), execution)
+            .map_err(failed)?;
         self.pipelines
             .lock()
             .unwrap_or_else(|e| e.into_inner())

@@ -31,7 +31,7 @@ fn format(element: ElementType) -> Result<ElementFormat, OpError> {
 }
 
 /// A rank-n handle over a buffer, innermost dimension first.
-fn tensor(buffer: &anymetal::Buffer, element: ElementType, shape: &[usize]) -> Result<Tensor, OpError> {
+pub(super) fn tensor(buffer: &anymetal::Buffer, element: ElementType, shape: &[usize]) -> Result<Tensor, OpError> {
     let reversed: Vec<usize> = shape.iter().rev().copied().collect();
     let extents = anymetal::Extents::new(&reversed).map_err(|e| OpError::Kernel(e.to_string()))?;
     let descriptor = TensorDescriptor::new(extents, format(element)?)

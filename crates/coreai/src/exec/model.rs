@@ -13,6 +13,7 @@ use crate::bytecode::{Dim, ElementType};
 use crate::error::{AssetError, OpError, ProgramError, RunError};
 use crate::program::{Detail, Graph, Program, ValueType, dims_text};
 
+use super::device::{Failure, Prepared};
 use super::dispatch::Dispatcher;
 use super::plan::{Plan, PlanSummary, Source, StepOp, StepTime};
 use super::walk::{Folded, Walk};
@@ -20,11 +21,26 @@ use super::walk::{Folded, Walk};
 /// Plans that a function keeps, the oldest goes first.
 const MAX_PLANS: usize = 32;
 
+/// Where the operations of a model are computed that no Metal kernel of ours covers: norms, reductions, element-wise
+/// operations, data movement.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Placement {
+    /// Where it is faster: in the host evaluator when the device is the processor, else on the device.
+    #[default]
+    Auto,
+    /// In the host evaluator, one operation after the other.
+    Host,
+    /// In generated kernels on the device. What they do not cover runs on the host.
+    Device,
+}
+
 /// How to load a model.
 #[derive(Clone, Default)]
 pub struct ModelOptions {
     open: OpenOptions,
     device: Option<Device>,
+    placement: Placement,
+    trust: bool,
 }
 
 impl ModelOptions {
@@ -45,10 +61,24 @@ impl ModelOptions {
         self
     }
 
+    /// Computes what no Metal kernel covers at `placement`.
+    pub fn placement(mut self, placement: Placement) -> Self {
+        self.placement = placement;
+        self
+    }
+
+    /// Does not check the accesses of kernels inside the asset (on a GPU, where that takes time; on the CPU they are always checked). An
+    /// access out of bounds then reaches whatever else this process has on the GPU.
+    pub fn trust(mut self, trust: bool) -> Self {
+        self.trust = trust;
+        self
+    }
+
     /// Loads the asset directory `path`.
     pub fn load(self, path: impl AsRef<Path>) -> Result<Model, AssetError> {
         let asset = self.open.open(path)?;
-        Model::from_asset(asset, self.device.unwrap_or_else(Device::system_default))
+        let device = self.device.unwrap_or_else(Device::system_default);
+        Model::from_asset(asset, Dispatcher::new(device).trusting(self.trust), self.placement)
     }
 }
 
@@ -63,15 +93,20 @@ struct Inner {
     program: Program,
     dispatcher: Dispatcher,
     folded: Folded,
+    placement: Placement,
     plans: Mutex<Vec<(PlanKey, Cached)>>,
 }
 
 /// A function's graph and the types of its inputs.
 type PlanKey = (usize, Vec<(ElementType, Vec<usize>)>);
 
+/// A plan's form for the device; `None` when it is to run on the host, an error when it must.
+type OnDevice = Option<Result<Prepared, OpError>>;
+
 #[derive(Clone)]
 enum Cached {
-    Plan(Arc<Plan>),
+    /// The plan, and its form for the device when that is how it runs.
+    Plan(Arc<(Plan, OnDevice)>),
     /// The walk depends on input values and is repeated on each call.
     Walk(Arc<str>),
 }
@@ -85,7 +120,7 @@ impl Model {
         ModelOptions::new().load(path)
     }
 
-    fn from_asset(asset: Asset, device: Device) -> Result<Self, AssetError> {
+    fn from_asset(asset: Asset, dispatcher: Dispatcher, placement: Placement) -> Result<Self, AssetError> {
         let path = asset.path().to_path_buf();
         let metadata = asset.metadata().clone();
         let failed = |error: ProgramError| AssetError::Program {
@@ -96,7 +131,6 @@ impl Model {
         if !program.unsupported().is_empty() {
             return Err(failed(ProgramError::Unsupported(program.unsupported().to_vec())));
         }
-        let dispatcher = Dispatcher::new(device);
         for graph in program.graphs() {
             compile(&dispatcher, &graph.body).map_err(failed)?;
         }
@@ -106,6 +140,7 @@ impl Model {
             program,
             dispatcher,
             folded,
+            placement,
             plans: Mutex::default(),
         };
         Ok(Self { inner: Arc::new(inner) })
@@ -137,6 +172,17 @@ impl Model {
             model: self.inner.clone(),
             graph: self.inner.program.function(name)?,
         })
+    }
+}
+
+impl Inner {
+    /// True when plans run as kernels on the device.
+    fn on_device(&self) -> bool {
+        match self.placement {
+            Placement::Auto => false,
+            Placement::Host => false,
+            Placement::Device => true,
+        }
     }
 }
 
@@ -262,7 +308,15 @@ impl Function {
                 .map(|(_, cached)| cached.clone())
         });
         Ok(found.map(|cached| match cached {
-            Cached::Plan(plan) => Ok(plan.summary()),
+            Cached::Plan(plan) => {
+                let mut summary = plan.0.summary();
+                match &plan.1 {
+                    Some(Ok(prepared)) => summary.steps = prepared.counts(),
+                    Some(Err(why)) => summary.fallback = Some(why.to_string()),
+                    None => {}
+                }
+                Ok(summary)
+            }
             Cached::Walk(why) => Err(why.to_string()),
         }))
     }
@@ -287,7 +341,7 @@ impl Function {
         let key = self.key(inputs, states);
         let known = self.cached(&key);
         if let Some(Cached::Plan(plan)) = &known {
-            return self.replay(plan, inputs, states, |_, _| {});
+            return self.planned(plan, inputs, states, None);
         }
         let model = &*self.model;
         let walk = Walk::new(&model.program, &model.dispatcher, &model.folded, states);
@@ -296,7 +350,8 @@ impl Function {
             let cached = match walked.plan {
                 Ok(mut plan) => {
                     plan.optimise();
-                    Cached::Plan(Arc::new(plan))
+                    let prepared = model.on_device().then(|| Prepared::new(&plan, &model.dispatcher));
+                    Cached::Plan(Arc::new((plan, prepared)))
                 }
                 Err(why) => Cached::Walk(why.into()),
             };
@@ -318,11 +373,12 @@ impl Function {
             return Ok(Vec::new());
         };
         let mut times: HashMap<String, (usize, Duration)> = HashMap::new();
-        self.replay(&plan, &ordered, &mut [], |op, time| {
-            let entry = times.entry(op.describe()).or_default();
+        let mut timed = |name: &str, time: Duration| {
+            let entry = times.entry(name.to_string()).or_default();
             entry.0 += 1;
             entry.1 += time;
-        })?;
+        };
+        self.planned(&plan, &ordered, &mut [], Some(&mut timed))?;
         let mut out: Vec<StepTime> = times
             .into_iter()
             .map(|(name, (count, time))| StepTime { name, count, time })
@@ -331,12 +387,49 @@ impl Function {
         Ok(out)
     }
 
+    /// A failure of a step of the plan.
+    fn failed(&self, plan: &Plan, failure: Failure) -> RunError {
+        let Some(step) = plan.steps.get(failure.step) else {
+            return RunError::Op {
+                op: "output".into(),
+                at: String::new(),
+                error: failure.error,
+            };
+        };
+        let at = match self.model.program.location(step.location) {
+            Ok(Some(place)) => format!(" ({}:{})", place.file, place.line),
+            _ => String::new(),
+        };
+        RunError::Op {
+            op: self.model.program.module().op_name(step.name).to_string(),
+            at,
+            error: failure.error,
+        }
+    }
+
+    /// A planned call. `timed` is told of each step's time.
+    fn planned(
+        &self,
+        planned: &(Plan, OnDevice),
+        inputs: &[Array],
+        states: &mut [Array],
+        timed: Option<&mut dyn FnMut(&str, Duration)>,
+    ) -> Result<Vec<Array>, RunError> {
+        let (plan, prepared) = planned;
+        match prepared {
+            Some(Ok(prepared)) => prepared
+                .run(&self.model.dispatcher, inputs, states, timed)
+                .map_err(|failure| self.failed(plan, failure)),
+            _ => self.replay(plan, inputs, states, timed),
+        }
+    }
+
     fn replay(
         &self,
         plan: &Plan,
         inputs: &[Array],
         states: &mut [Array],
-        mut timed: impl FnMut(&StepOp, Duration),
+        mut timed: Option<&mut dyn FnMut(&str, Duration)>,
     ) -> Result<Vec<Array>, RunError> {
         let mut slots: Vec<Option<Array>> = vec![None; plan.slots.len()];
         for (&slot, array) in plan.inputs.iter().zip(inputs) {
@@ -349,18 +442,8 @@ impl Function {
                 .ok_or_else(|| OpError::invalid("a value of the plan is missing")),
         };
         let mut operands = Vec::new();
-        for (step, ends) in plan.steps.iter().zip(&plan.ends) {
-            let failed = |error: OpError| {
-                let at = match self.model.program.location(step.location) {
-                    Ok(Some(place)) => format!(" ({}:{})", place.file, place.line),
-                    _ => String::new(),
-                };
-                RunError::Op {
-                    op: self.model.program.module().op_name(step.name).to_string(),
-                    at,
-                    error,
-                }
-            };
+        for (i, (step, ends)) in plan.steps.iter().zip(&plan.ends).enumerate() {
+            let failed = |error: OpError| self.failed(plan, Failure { step: i, error });
             let start = Instant::now();
             operands.clear();
             for source in &step.inputs {
@@ -383,7 +466,9 @@ impl Function {
             for &slot in ends {
                 slots[slot as usize] = None;
             }
-            timed(&step.op, start.elapsed());
+            if let Some(timed) = &mut timed {
+                timed(&step.op.describe(), start.elapsed());
+            }
         }
         plan.outputs
             .iter()

@@ -154,6 +154,7 @@ impl Plan {
         PlanSummary {
             steps: steps.into_iter().collect(),
             folded: self.folded,
+            fallback: None,
         }
     }
 }
@@ -176,4 +177,6 @@ pub struct PlanSummary {
     pub steps: Vec<(String, usize)>,
     /// Operations that were computed while planning.
     pub folded: usize,
+    /// Why the plan runs step by step although it was to run as kernels on the device.
+    pub fallback: Option<String>,
 }

@@ -1,0 +1,24 @@
+//! Kernel IR to PTX, and its execution on NVIDIA GPUs.
+//!
+//! [`compile`] turns a kernel into a [`PtxModule`]: PTX text with one entry, and what a launch has to know about it (the
+//! [parameter block](abi), shared memory). No CUDA toolkit takes part: the driver assembles the text.
+
+pub mod abi;
+pub mod driver;
+mod error;
+mod lower;
+mod options;
+pub mod ptx;
+
+pub use error::CompileError;
+pub use options::{ImageRequest, PtxModule, PtxOptions, THREAD_CLASSES, Target};
+
+use anymetal_ir::Kernel;
+
+/// Compiles a kernel that the verifier accepts to PTX.
+///
+/// # Errors
+/// What this backend cannot run, with the source line.
+pub fn compile(kernel: &Kernel, options: &PtxOptions) -> Result<PtxModule, CompileError> {
+    lower::lower(kernel, options)
+}

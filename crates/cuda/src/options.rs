@@ -1,0 +1,192 @@
+//! What PTX is made for, and what is told about it.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::abi::ParameterBlock;
+
+/// A chip that PTX is made for (`.target`).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub struct Target {
+    /// Compute capability: 80, 90, 100, 120.
+    pub sm: u32,
+    /// The target has the suffix `a`: instructions of this chip alone (`wgmma`) may be used.
+    pub arch_specific: bool,
+}
+
+impl Target {
+    /// `sm_80`, the oldest that is supported: everything by `mma.sync`.
+    pub const SM_80: Target = Target {
+        sm: 80,
+        arch_specific: false,
+    };
+    /// `sm_90a`: Hopper with `wgmma` and bulk tensor copies.
+    pub const SM_90A: Target = Target {
+        sm: 90,
+        arch_specific: true,
+    };
+
+    /// The target for a device of a compute capability: with the suffix `a` from 9.0 on.
+    pub const fn of_capability(major: u32, minor: u32) -> Target {
+        let sm = major * 10 + minor;
+        Target {
+            sm,
+            arch_specific: sm >= 90,
+        }
+    }
+
+    /// Has `wgmma`, bulk tensor copies and `mbarrier` pipelines as this backend uses them.
+    pub const fn has_wgmma(self) -> bool {
+        self.sm == 90 && self.arch_specific
+    }
+
+    /// Converts fp8 by instructions (`cvt.rn.f16x2.e4m3x2`).
+    pub const fn has_fp8_conversion(self) -> bool {
+        self.sm >= 89
+    }
+
+    /// The lowest PTX ISA version that has this target and what the backend uses on it.
+    pub const fn ptx_version(self) -> (u32, u32) {
+        match self.sm {
+            ..=89 => (7, 8),
+            90 => (8, 3),
+            100 => (8, 6),
+            _ => (8, 7),
+        }
+    }
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "sm_{}{}", self.sm, if self.arch_specific { "a" } else { "" })
+    }
+}
+
+impl FromStr for Target {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let bad = || format!("`{text}` is no target: write sm_80, sm_90a, sm_100a or sm_120a");
+        let number = text.strip_prefix("sm_").ok_or_else(bad)?;
+        let (digits, arch_specific) = match number.strip_suffix('a') {
+            Some(digits) => (digits, true),
+            None => (number, false),
+        };
+        let sm = digits.parse().map_err(|_| bad())?;
+        if !(80..=130).contains(&sm) || (arch_specific && sm < 90) {
+            return Err(bad());
+        }
+        Ok(Target { sm, arch_specific })
+    }
+}
+
+/// How a kernel is compiled.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct PtxOptions {
+    /// The chip.
+    pub target: Target,
+    /// Every access is checked against its buffer; the first fault is recorded and the access does nothing.
+    pub checked: bool,
+    /// Layout compatibility queries answer false.
+    pub force_incompatible: bool,
+    /// Checked mode does not mind tiles whose static extents reach past their tensor; they read zeros there, as without checks.
+    pub static_overhang_zero: bool,
+    /// No two arguments are bound to overlapping memory: reads of what the kernel does not write may be moved and cached.
+    pub unaliased: bool,
+    /// Threads that a threadgroup of the dispatches has at most: fewer leave more registers for each. One of [`THREAD_CLASSES`].
+    pub threads: u32,
+    /// Every threadgroup of the launch has exactly so many threads.
+    pub whole: bool,
+}
+
+/// The values of [`PtxOptions::threads`]; each has its own number of registers for a thread.
+pub const THREAD_CLASSES: [u32; 5] = [256, 384, 512, 768, 1024];
+
+impl PtxOptions {
+    /// The smallest class that has room for threadgroups of so many threads.
+    pub fn thread_class(threads: u32) -> u32 {
+        let class = THREAD_CLASSES.into_iter().find(|&class| threads <= class);
+        class.unwrap_or(THREAD_CLASSES[THREAD_CLASSES.len() - 1])
+    }
+}
+
+impl Default for PtxOptions {
+    fn default() -> Self {
+        PtxOptions {
+            target: Target::SM_90A,
+            checked: false,
+            force_incompatible: false,
+            static_overhang_zero: false,
+            unaliased: true,
+            threads: 1024,
+            whole: false,
+        }
+    }
+}
+
+/// Memory that a kernel wants for a widened copy of an argument that it only reads.
+///
+/// Its size is `growth` bytes for each byte that is bound; beside it come [flags](Self::flag_bytes), which are zero when the kernel starts. What a launch
+/// cannot lend it leaves out (zeros in the [parameter block](crate::abi)): the kernel then does without.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ImageRequest {
+    /// The argument.
+    pub argument: anymetal_ir::ArgumentId,
+    /// Bytes for each byte of it.
+    pub growth: u32,
+}
+
+impl ImageRequest {
+    /// Bytes of the copy of an argument of so many bytes.
+    pub const fn image_bytes(&self, bytes: u64) -> u64 {
+        bytes.saturating_mul(self.growth as u64)
+    }
+
+    /// Bytes of the flags: one of four bytes for 32 rows, and rows have 16 bytes at least.
+    pub const fn flag_bytes(&self, bytes: u64) -> u64 {
+        bytes.div_ceil(512).saturating_add(1).saturating_mul(4)
+    }
+}
+
+/// A compiled kernel.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PtxModule {
+    /// The PTX text.
+    pub text: String,
+    /// The name of its `.entry`.
+    pub entry: String,
+    /// Where a launch writes what.
+    pub parameters: ParameterBlock,
+    /// Bytes of dynamic shared memory before the kernel's dynamic threadgroup arguments: staging area and threadgroup objects.
+    pub shared_bytes: u32,
+    /// Bytes of [`abi::Header::workspace`](crate::abi::WORKSPACE) that each block needs; 0 for none.
+    pub workspace_bytes: u32,
+    /// Widened copies of arguments that the kernel can use, in the order of [`ParameterBlock::images`].
+    pub images: Vec<ImageRequest>,
+    /// Threads of a threadgroup at most (what `.maxntid` says).
+    pub max_threads: u32,
+    /// Threads to launch beyond the threadgroup's own (whole warps of the backend, at the end).
+    pub hidden_threads: u32,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn targets_parse_and_print() {
+        for name in ["sm_80", "sm_90", "sm_90a", "sm_100a", "sm_120a"] {
+            assert_eq!(name.parse::<Target>().unwrap().to_string(), name);
+        }
+        for name in ["90a", "sm_", "sm_70", "sm_80a", "sm_900"] {
+            assert!(name.parse::<Target>().is_err(), "{name}");
+        }
+    }
+
+    #[test]
+    fn threadgroups_have_a_class() {
+        for (threads, class) in [(0, 256), (256, 256), (257, 384), (512, 512), (513, 768), (1024, 1024)] {
+            assert_eq!(PtxOptions::thread_class(threads), class);
+        }
+    }
+}
