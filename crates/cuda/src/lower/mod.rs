@@ -157,9 +157,7 @@ pub(crate) fn lower(kernel: &Kernel, options: &PtxOptions) -> Result<PtxModule> 
     lower.declare_memory()?;
     lower.prologue();
     lower.prepare_coops()?;
-    lower.mark(0);
     lower.block(&kernel.body)?;
-    lower.mark(7);
     ptx!(lower, "ret");
     lower.finish()
 }
