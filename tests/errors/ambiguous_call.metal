@@ -1,6 +1,6 @@
 // Two functions that take a call equally well are refused, as C++ does, with both.
 //
-// error: E0493 the call of 'blend' with the arguments (float, half) is ambiguous
+// error: E0493 the call of 'blend' with the arguments (device float, half) is ambiguous
 
 #include <metal_stdlib>
 using namespace metal;

@@ -163,6 +163,9 @@ pub struct PtxModule {
     pub workspace_bytes: u32,
     /// Widened copies of arguments that the kernel can use, in the order of [`ParameterBlock::images`].
     pub images: Vec<ImageRequest>,
+    /// The launch may let each hardware thread run 2^this neighbours in `x`: it then has as many times fewer threads there, and says so at
+    /// [`COARSE_SHIFT`](crate::abi::COARSE_SHIFT). 0 if the kernel cannot.
+    pub coarse_shift: u32,
     /// Threads of a threadgroup at most (what `.maxntid` says).
     pub max_threads: u32,
     /// Threads to launch beyond the threadgroup's own (whole warps of the backend, at the end).

@@ -57,14 +57,14 @@ impl Target {
 /// A kernel in an executor's own form.
 pub(crate) enum Compiled {
     Cpu(Box<cpu::Compiled>),
-    Cuda(Box<cuda::Compiled>),
+    Cuda(cuda::Compiled),
 }
 
 impl Compiled {
     pub fn new(target: &Target, kernel: &Arc<Kernel>, options: &ExecutionOptions) -> Result<Self> {
         Ok(match target {
             Target::Cpu => Compiled::Cpu(Box::new(cpu::Compiled::new(kernel, options)?)),
-            Target::Cuda(context) => Compiled::Cuda(Box::new(cuda::Compiled::new(context, kernel, options)?)),
+            Target::Cuda(context) => Compiled::Cuda(cuda::Compiled::new(context, kernel, options)?),
         })
     }
 

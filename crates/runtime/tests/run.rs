@@ -176,7 +176,10 @@ fn a_pipeline_needs_its_function_constants() {
     assert!(text.contains("--constant \"2=bool VALUE\""), "{text}");
     // `by` is read only if `negate` is true.
     let text = refuse(FunctionConstants::new().with(2, true)).expect("`by` has no value");
-    assert!(text.contains("'by' (index 3, 'int')") && !text.contains("'negate'"), "{text}");
+    assert!(
+        text.contains("'by' (index 3, 'int')") && !text.contains("'negate'"),
+        "{text}"
+    );
     assert_eq!(refuse(FunctionConstants::new().with(2, false)), None);
     assert_eq!(refuse(FunctionConstants::new().with(2, true).with(3, 4)), None);
     // Inspecting needs no values.

@@ -316,10 +316,12 @@ impl CudaKernel {
         let purpose = Purpose::of(launch, !overlap, self.exact);
         let variant = self.variant(purpose)?;
         let module = &variant.module;
-        let shape = self.shape(module, bound, launch).map_err(refuse)?;
+        let coarse_shift = launch.coarse_shift(module.coarse_shift);
+        let shape = self.shape(module, bound, launch, coarse_shift).map_err(refuse)?;
         let mut keep = Vec::new();
         let mut extras = Extras {
             fault,
+            coarse_shift,
             ..Extras::default()
         };
         if self.needs_handles {
@@ -364,6 +366,7 @@ impl CudaKernel {
         module: &PtxModule,
         bound: &[BoundArgument],
         launch: &Launch,
+        coarse_shift: u32,
     ) -> Result<(LaunchShape, Vec<u32>), LaunchError> {
         let properties = self.context.properties();
         let threads = launch.threads_of_group();
@@ -377,7 +380,7 @@ impl CudaKernel {
                 limit: limit.saturating_sub(module.hidden_threads),
             });
         }
-        let groups = launch.threadgroups();
+        let groups = launch.coarse(coarse_shift).threadgroups();
         let most = [i32::MAX as u32, 65535, 65535];
         if let Some(dimension) = (0..3).find(|&d| groups[d] > most[d]) {
             return Err(LaunchError::TooManyGroups {

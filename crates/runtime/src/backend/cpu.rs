@@ -52,7 +52,7 @@ fn run_one(dispatch: &Dispatch) -> Result<Ran> {
     let super::Compiled::Cpu(compiled) = &pipeline.compiled else {
         return Err(Error::Launch("the pipeline is not one of the CPU's".to_owned()));
     };
-    let cpu = &compiled.0;
+    let Compiled(cpu) = &**compiled;
     let arguments: Vec<BoundArgument> = dispatch
         .bound
         .iter()

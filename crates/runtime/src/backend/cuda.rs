@@ -214,10 +214,9 @@ impl<'a> Residency<'a> {
     /// Brings everything that a dispatch names to the device and lays out its launch.
     fn prepare(&mut self, dispatch: &Dispatch, fault: u64) -> Result<(Prepared, Vec<BoundTensor>)> {
         let pipeline = &dispatch.pipeline.0;
-        let super::Compiled::Cuda(compiled) = &pipeline.compiled else {
+        let super::Compiled::Cuda(Compiled(kernel)) = &pipeline.compiled else {
             return Err(Error::Launch("the pipeline is not one of this device's".to_owned()));
         };
-        let kernel = &compiled.0;
         let bound = dispatch.bound.iter().zip(&pipeline.arguments);
         let bound: Vec<BoundArgument> = bound
             .map(|(bound, argument)| self.argument(bound, &argument.name, argument.is_written()))
@@ -242,7 +241,7 @@ fn shape(dispatch: &Dispatch) -> Launch {
 }
 
 fn is_checked(dispatch: &Dispatch) -> bool {
-    matches!(&dispatch.pipeline.0.compiled, super::Compiled::Cuda(compiled) if compiled.0.is_checked())
+    matches!(&dispatch.pipeline.0.compiled, super::Compiled::Cuda(Compiled(kernel)) if kernel.is_checked())
 }
 
 /// The fault records of a list of dispatches, all clear: one each, whether it is checked or not; `None` if none is.
@@ -344,10 +343,10 @@ impl Pending {
         memory.download(0, &mut records).map_err(device_error)?;
         let records = records.chunks_exact(FAULT_STRIDE);
         for ((record, dispatch), handles) in records.zip(self.dispatches.iter()).zip(self.handles.iter()) {
-            let super::Compiled::Cuda(compiled) = &dispatch.pipeline.0.compiled else {
+            let super::Compiled::Cuda(Compiled(kernel)) = &dispatch.pipeline.0.compiled else {
                 continue;
             };
-            if let Some(fault) = compiled.0.fault(record, &shape(dispatch), handles) {
+            if let Some(fault) = kernel.fault(record, &shape(dispatch), handles) {
                 // The records of a graph serve its next run too; a fault stays there until somebody has seen it.
                 memory.fill(0, memory.len(), 0).map_err(device_error)?;
                 return Err(cuda_error(fault.into()));
