@@ -21,6 +21,39 @@ pub(super) struct Dispatcher {
     generated: Mutex<HashMap<String, Pipeline>>,
     /// Buffers over constants, by address and length, with the arrays that keep them alive. A device copies each once.
     constants: Mutex<HashMap<(usize, usize), (Array, Buffer)>>,
+    /// Weights and biases as the terms of products, by their addresses.
+    terms: Mutex<HashMap<(usize, usize), Terms>>,
+}
+
+/// A weight with its bias, and both in terms.
+struct Terms {
+    of: (Array, Option<Array>),
+    terms: Array,
+}
+
+/// See [`super::fused::split_width`].
+fn split_weight(w: &Array, bias: Option<&Array>) -> Result<Array, OpError> {
+    let &[n, k] = w.shape() else {
+        return Err(OpError::invalid(format!("{w:?} is no weight of a linear layer")));
+    };
+    let values = w.to_f32()?;
+    let bias = bias.map(Array::to_f32).transpose()?;
+    let high = |v: f32| half::bf16::from_f32(v);
+    let rest = |v: f32| {
+        let rest = v - high(v).to_f32();
+        if rest.is_nan() { 0.0 } else { rest }
+    };
+    let mut out = Vec::with_capacity(n * super::fused::split_width(k));
+    for (row, values) in values.chunks_exact(k.max(1)).enumerate() {
+        out.extend(values.iter().map(|&v| high(v)));
+        out.extend(values.iter().map(|&v| high(rest(v))));
+        out.extend(values.iter().map(|&v| high(v)));
+        let b = bias.as_ref().and_then(|b| b.get(row)).copied().unwrap_or(0.0);
+        let mut tail = [half::bf16::ZERO; super::fused::SPLIT_TAIL];
+        (tail[0], tail[1], tail[2]) = (high(b), high(rest(b)), high(rest(rest(b))));
+        out.extend(tail);
+    }
+    Ok(Array::from_values(&[n, super::fused::split_width(k)], out)?)
 }
 
 impl Dispatcher {
@@ -32,11 +65,17 @@ impl Dispatcher {
             pipelines: Mutex::default(),
             generated: Mutex::default(),
             constants: Mutex::default(),
+            terms: Mutex::default(),
         }
     }
 
     pub fn device(&self) -> &Device {
         &self.device
+    }
+
+    /// True when kernels read constants where they lie, so that those have the alignment that they have in the file.
+    pub fn in_place(&self) -> bool {
+        true
     }
 
     pub fn queue(&self) -> &Queue {
@@ -83,6 +122,22 @@ impl Dispatcher {
         let buffer = super::kernel::buffer_of(self, array)?;
         known.insert(key, (array.clone(), buffer.clone()));
         Ok(buffer)
+    }
+
+    /// A weight [N, K] and a bias [N] in the terms that go with split rows, made once.
+    pub fn split_weight(&self, w: &Array, bias: Option<&Array>) -> Result<Array, OpError> {
+        let address = |array: &Array| array.bytes().as_ptr() as usize;
+        let key = (address(w), bias.map_or(0, address));
+        let mut known = self.terms.lock().unwrap_or_else(|e| e.into_inner());
+        if let Some(found) = known.get(&key)
+            && found.of.0.shape() == w.shape()
+        {
+            return Ok(found.terms.clone());
+        }
+        let terms = split_weight(w, bias)?;
+        let of = (w.clone(), bias.cloned());
+        known.insert(key, Terms { of, terms: terms.clone() });
+        Ok(terms)
     }
 
     fn compiled(

@@ -10,7 +10,7 @@ use crate::bytecode::ElementType;
 use crate::error::OpError;
 use crate::exec::dispatch::Dispatcher;
 use crate::exec::fused::{
-    Check, FIRST_INPUT, Generated, Lowered, MapOp, Memory, Node, OUTPUT, Operand, Reduced, RowProgram, STATUS, Stage,
+    Affine, Check, FIRST_INPUT, Form, Generated, Lowered, MapOp, Memory, Node, OUTPUT, Operand, Reduced, RowProgram, STATUS, Stage,
     layer_norm, lower, map_kernel, rms_norm,
 };
 use crate::exec::library::{self, Launch};
@@ -51,6 +51,8 @@ pub(super) fn build(plan: &Plan, dispatcher: &Dispatcher) -> Result<DevicePlan, 
         deferred: HashMap::new(),
         next: 0,
         step: 0,
+        done: vec![false; plan.steps.len()],
+        split: HashMap::new(),
     };
     builder.run()?;
     Ok(builder.out)
@@ -63,22 +65,26 @@ fn slot_of(source: &plan::Source) -> Option<u32> {
     }
 }
 
-struct Build<'a> {
-    plan: &'a Plan,
-    dispatcher: &'a Dispatcher,
+pub(super) struct Build<'a> {
+    pub plan: &'a Plan,
+    pub dispatcher: &'a Dispatcher,
     out: DevicePlan,
     /// What each slot is.
-    values: Vec<Option<Operand>>,
+    pub values: Vec<Option<Operand>>,
     /// Steps (and results) that read each slot.
     uses: Vec<usize>,
     /// Reductions that wait for what follows them.
     deferred: HashMap<u32, Reduced>,
     next: u32,
     /// The step at hand.
-    step: usize,
+    pub step: usize,
+    /// Steps that were done together with an earlier one.
+    pub done: Vec<bool>,
+    /// Slots whose rows are in memory as terms of products.
+    pub split: HashMap<u32, MemoryId>,
 }
 
-fn too_complex() -> OpError {
+pub(super) fn too_complex() -> OpError {
     OpError::invalid("an expression does not fit into a kernel")
 }
 
@@ -92,7 +98,9 @@ impl Build<'_> {
         }
         for (i, step) in self.plan.steps.iter().enumerate() {
             self.step = i;
-            self.one(step)?;
+            if !self.done[i] {
+                self.one(step)?;
+            }
         }
         for source in &self.plan.outputs {
             let (array, ty) = match source {
@@ -114,17 +122,17 @@ impl Build<'_> {
         Ok(())
     }
 
-    fn memory(&mut self, element: ElementType, shape: &[usize]) -> Result<MemoryId, OpError> {
+    pub fn memory(&mut self, element: ElementType, shape: &[usize]) -> Result<MemoryId, OpError> {
         self.out.memories.push(checked_len(element, shape)? * element.size());
         Ok(self.out.memories.len() as u32 - 1)
     }
 
-    fn act(&mut self, what: What) {
+    pub fn act(&mut self, what: What) {
         self.out.actions.push(Action { what, step: self.step });
     }
 
     /// An operand of a step as an expression.
-    fn operand(&self, source: &plan::Source) -> Result<Operand, OpError> {
+    pub fn operand(&self, source: &plan::Source) -> Result<Operand, OpError> {
         match source {
             plan::Source::Slot(slot) => self.values[*slot as usize]
                 .clone()
@@ -134,7 +142,7 @@ impl Build<'_> {
     }
 
     /// The operand in memory, dense.
-    fn source(&mut self, source: &plan::Source) -> Result<Source, OpError> {
+    pub fn source(&mut self, source: &plan::Source) -> Result<Source, OpError> {
         match source {
             plan::Source::Slot(slot) => self.settled(*slot),
             plan::Source::Const(array) | plan::Source::Transposed(array) => Ok(Source::Constant(array.clone())),
@@ -175,7 +183,7 @@ impl Build<'_> {
             return Ok(Memory::Value(to));
         }
         let node = self.without_deferred(node, shape.len())?;
-        let generated = map_kernel(shape, &node, element).ok_or_else(too_complex)?;
+        let generated = map_kernel(shape, &node, Form::Dense(element)).ok_or_else(too_complex)?;
         self.generated(generated, to, label("map", &node))?;
         Ok(Memory::Value(to))
     }
@@ -274,7 +282,7 @@ impl Build<'_> {
             Node::Deferred { reduction, element, at } => {
                 let (memory, reduced) = done.get(reduction)?;
                 let rows = &reduced.shape[..reduced.outer];
-                let form = crate::exec::fused::Affine::dense(rows).through(at, rank);
+                let form = Affine::dense(rows).through(at, rank);
                 Some(Arc::new(Node::Load {
                     memory: memory.clone(),
                     element: *element,
@@ -333,7 +341,7 @@ impl Build<'_> {
     }
 
     /// Adds a dispatch of a generated kernel that writes `to`.
-    fn generated(&mut self, generated: Generated, to: MemoryId, label: String) -> Result<(), OpError> {
+    pub fn generated(&mut self, generated: Generated, to: MemoryId, label: String) -> Result<(), OpError> {
         let pipeline = self.dispatcher.generated_pipeline(generated.kernel)?;
         let mut binds = vec![(OUTPUT, Bind::Buffer(Source::Memory(to)))];
         if !generated.checks.is_empty() {
@@ -368,7 +376,7 @@ impl Build<'_> {
     }
 
     /// Keeps what a step gives. What others will read more than once, and costs something, is computed now.
-    fn keep(&mut self, slot: u32, node: Arc<Node>, shape: &[usize]) -> Result<(), OpError> {
+    pub fn keep(&mut self, slot: u32, node: Arc<Node>, shape: &[usize]) -> Result<(), OpError> {
         let (loads, operations) = node.size();
         let waits = loads <= MAX_LOADS && operations <= MAX_OPERATIONS;
         let mut reduces = false;
@@ -470,10 +478,10 @@ impl Build<'_> {
                 }
                 Lowered::Reduced(reduced) => {
                     let rank = shape.len();
-                    let mut at = vec![crate::exec::fused::Affine::constant(0, rank); reduced.outer];
+                    let mut at = vec![Affine::constant(0, rank); reduced.outer];
                     for (d, kept) in reduced.kept.iter().enumerate() {
                         if let Some(outer) = kept {
-                            at[*outer] = crate::exec::fused::Affine::index(d, rank, 1, 0);
+                            at[*outer] = Affine::index(d, rank, 1, 0);
                         }
                     }
                     let node = Arc::new(Node::Deferred {
@@ -520,7 +528,7 @@ impl Build<'_> {
             Some(order) => {
                 let forms: Vec<_> = order
                     .iter()
-                    .map(|&d| crate::exec::fused::Affine::index(d, rank, 1, 0))
+                    .map(|&d| Affine::index(d, rank, 1, 0))
                     .collect();
                 dense.mapped(&forms, rank)
             }
@@ -587,18 +595,7 @@ impl Build<'_> {
                 let program = rms_norm(x, scale, *eps).ok_or_else(too_complex)?;
                 self.rows(slot, program, None)
             }
-            Native::Linear { bias, activation } => {
-                let (x, w) = (self.operand(&step.inputs[0])?, self.operand(&step.inputs[1])?);
-                let (Some(&k), [n, _]) = (x.shape.last(), w.shape.as_slice()) else {
-                    return Err(too_complex());
-                };
-                let m = x.shape.iter().product::<usize>() / k.max(1);
-                if k == 0 {
-                    return Err(too_complex());
-                }
-                let launch = library::linear_launch(self.dispatcher, ty.element, [m, *n, k], *bias, *activation)?;
-                self.launch(step, launch, &[0, 1, 4], 2, native.name())
-            }
+            Native::Linear { bias, activation } => self.linear(step, *bias, *activation),
             Native::Matmul { shape } => {
                 let (a, b) = (self.operand(&step.inputs[0])?, self.operand(&step.inputs[1])?);
                 let launch = library::matmul_launch(self.dispatcher, ty.element, &a.shape, &b.shape, shape)?;
@@ -642,7 +639,7 @@ impl Build<'_> {
     }
 
     /// A kernel of ours with operand i of the step at `places[i]` and the result at `result`.
-    fn launch(&mut self, step: &Step, launch: Launch, places: &[u32], result: u32, label: &str) -> Result<(), OpError> {
+    pub fn launch(&mut self, step: &Step, launch: Launch, places: &[u32], result: u32, label: &str) -> Result<(), OpError> {
         let mut binds = Vec::new();
         for (source, &place) in step.inputs.iter().zip(places) {
             binds.push((place, Bind::Buffer(self.source(source)?)));
@@ -730,7 +727,7 @@ impl Build<'_> {
                     .any(|a| a.index == index && a.access == Access::ReadWrite);
                 if reads && !shape.contains(&0) {
                     let zero = Node::zero(*element);
-                    let generated = map_kernel(shape, &zero, *element).ok_or_else(too_complex)?;
+                    let generated = map_kernel(shape, &zero, Form::Dense(*element)).ok_or_else(too_complex)?;
                     self.generated(generated, memory, "map zero".to_string())?;
                 }
             }
@@ -773,7 +770,7 @@ fn renumbered(finish: &Arc<Node>, stage: u32) -> Arc<Node> {
     })
 }
 
-fn in_memory(memory: MemoryId, ty: &SlotType) -> Operand {
+pub(super) fn in_memory(memory: MemoryId, ty: &SlotType) -> Operand {
     Operand {
         node: Node::dense(Memory::Value(memory), ty.element, &ty.shape),
         shape: ty.shape.clone(),
@@ -792,7 +789,7 @@ fn constant(array: &Array) -> Operand {
 }
 
 /// What a kernel does, for people: its operations in order.
-fn label(kind: &str, node: &Arc<Node>) -> String {
+pub(super) fn label(kind: &str, node: &Arc<Node>) -> String {
     let mut names: Vec<String> = Vec::new();
     let mut gathers = false;
     node.visit(&mut |n| match &**n {

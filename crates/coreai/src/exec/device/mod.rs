@@ -6,6 +6,7 @@
 //! values share buffers; [`run`] binds and runs.
 
 mod build;
+mod linear;
 mod memory;
 mod run;
 
