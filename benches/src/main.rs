@@ -1,15 +1,17 @@
 //! Our side of `cargo xtask bench`: times the kernels of `kernels/` and MiniLM, and prints one JSON object a line.
 //!
 //! ```text
-//! anymetal-bench [--only NAME[,NAME]] [--shape TEXT] [--minilm FOLDER] [--seconds S]
+//! anymetal-bench [--only NAME[,NAME]] [--shape TEXT] [--minilm FOLDER] [--seconds S] [--device cuda]
 //! ```
-//! `--shape` keeps the attention measurements whose name and shape (as in "attention_f32 8x1024x64") contain the text.
+//! `--shape` keeps the attention measurements whose name and shape (as in "attention_f32 8x1024x64") contain the text; on a GPU it
+//! does so for all. `--device cuda` measures other sizes, in device time: see `gpu.rs`.
 //! Keys: name, shape, peer (null: ours), unit ("ms"), min, median, runs, path. The names are those of
 //! `tools/bench_peers.py`, whose method this repeats: two calls to warm up, then at least three and until the seconds are
 //! over. Data is random; run from the root of the repository.
 
 mod bandwidth;
 mod custom;
+mod gpu;
 mod kernels;
 mod lanes;
 mod products;
@@ -22,7 +24,8 @@ use anymetal_coreai::{Array, Model};
 
 /// What to measure.
 struct Options {
-    only: Vec<String>,
+    device: String,
+    only: Option<Vec<String>>,
     shape: String,
     minilm: Option<PathBuf>,
     seconds: f64,
@@ -47,7 +50,8 @@ type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
 fn parse() -> Result<Options> {
     let mut options = Options {
-        only: NAMES.map(str::to_string).to_vec(),
+        device: "cpu".to_string(),
+        only: None,
         shape: String::new(),
         minilm: None,
         seconds: 3.0,
@@ -56,7 +60,8 @@ fn parse() -> Result<Options> {
     while let Some(word) = words.next() {
         let value = words.next().ok_or_else(|| format!("{word} needs a value"))?;
         match word.as_str() {
-            "--only" => options.only = value.split(',').map(str::to_string).collect(),
+            "--device" => options.device = value,
+            "--only" => options.only = Some(value.split(',').map(str::to_string).collect()),
             "--shape" => options.shape = value,
             "--minilm" => options.minilm = Some(value.into()),
             "--seconds" => options.seconds = value.parse()?,
@@ -77,7 +82,13 @@ fn main() -> ExitCode {
 }
 
 fn run(options: &Options) -> Result<()> {
-    for name in &options.only {
+    let all = |names: &[&str]| names.iter().map(|name| name.to_string()).collect();
+    if options.device != "cpu" {
+        let device = anymetal::Device::by_name(&options.device)?;
+        let names = options.only.clone().unwrap_or_else(|| all(&gpu::NAMES));
+        return gpu::run(&device, &names, options.seconds, &options.shape);
+    }
+    for name in &options.only.clone().unwrap_or_else(|| all(&NAMES)) {
         match name.as_str() {
             "matmul" => products::matmul(options.seconds)?,
             "mxfp8" => products::mxfp8(options.seconds)?,

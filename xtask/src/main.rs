@@ -4,6 +4,7 @@ mod bench;
 mod block_weights;
 mod conformance;
 mod minilm;
+mod ptx;
 mod python;
 mod steps;
 mod test;

@@ -4,7 +4,7 @@ use std::process::Command;
 
 use crate::python::{self, Environment};
 use crate::steps::{Tally, anymetal, cargo, root};
-use crate::{block_weights, minilm};
+use crate::{block_weights, minilm, ptx};
 
 /// Flags of `cargo xtask test`.
 pub struct Options {
@@ -31,9 +31,10 @@ impl Options {
 }
 
 /// The steps that need the Python environment, with what they check.
-pub const PYTHON_STEPS: [&str; 2] = [
+pub const PYTHON_STEPS: [&str; 3] = [
     "MiniLM against PyTorch (real weights, custom attention kernel)",
     "SmolLM2's Q4_1 weights decoded in kernels against NumPy",
+    "PTX of all kernels assembled for sm_80, sm_90a, sm_100a and sm_120a",
 ];
 
 /// Runs all tests; true if they passed.
@@ -76,6 +77,7 @@ pub fn run(options: &Options) -> Result<bool, String> {
             Ok(environment) => {
                 tally.step(PYTHON_STEPS[0], || minilm::check(&environment));
                 tally.step(PYTHON_STEPS[1], || block_weights::check(&environment));
+                tally.step(PYTHON_STEPS[2], || ptx::check(&environment));
             }
             Err(why) => PYTHON_STEPS.iter().for_each(|step| tally.skip(step, &why)),
         }

@@ -89,6 +89,8 @@ pub struct PtxOptions {
     pub checked: bool,
     /// Layout compatibility queries answer false.
     pub force_incompatible: bool,
+    /// Checked mode does not mind tiles whose static extents reach past their tensor; they read zeros there, as without checks.
+    pub static_overhang_zero: bool,
     /// No two arguments are bound to overlapping memory: reads of what the kernel does not write may be moved and cached.
     pub unaliased: bool,
 }
@@ -99,6 +101,7 @@ impl Default for PtxOptions {
             target: Target::SM_90A,
             checked: false,
             force_incompatible: false,
+            static_overhang_zero: false,
             unaliased: true,
         }
     }

@@ -19,8 +19,8 @@ use std::sync::Arc;
 
 pub use diagnostics::{Diagnostic, Diagnostics, Severity};
 pub use options::{CompileOptions, MetalStd, OsRelease};
-pub use sema::api::{FunctionConstantInfo, KernelInfo, Library};
-pub use sema::kernel::{ConstantValue, FunctionConstantValues};
+pub use sema::api::{FunctionConstantInfo, KernelInfo, Library, Specialization};
+pub use sema::function_constant::{ConstantValue, FunctionConstantValues};
 pub use sema::library::tensorops_tables;
 
 /// A parsed translation unit.

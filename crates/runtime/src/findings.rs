@@ -6,7 +6,7 @@ use anymetal_msl::source::{FileId, SourceMap, Span};
 use anymetal_msl::{Diagnostic, Diagnostics, Severity};
 
 use crate::error::Result;
-use crate::library::Library;
+use crate::library::{INSPECTED, Library};
 use crate::pipeline::FunctionConstants;
 
 impl Library {
@@ -27,7 +27,7 @@ impl Library {
     /// # Errors
     /// As [`kernel`](Self::kernel).
     pub fn check(&self, kernel: &str, constants: &FunctionConstants) -> Result<Vec<Finding>> {
-        let mut findings = checks::run(&self.kernel_as_written(kernel, constants, false)?);
+        let mut findings = checks::run(&self.kernel_as_written(kernel, constants, INSPECTED)?);
         // The identity of a reduction may be 0 on purpose; the front end knows whether it was written.
         let warnings = self.warnings();
         let defaulted: Vec<SourcePoint> = warnings

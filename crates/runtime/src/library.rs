@@ -5,8 +5,8 @@ use std::fmt;
 use std::sync::{Arc, Mutex};
 
 use anymetal_ir::{Kernel, passes};
-use anymetal_msl::sema::kernel as msl;
-use anymetal_msl::{CompileOptions, Diagnostics, FunctionConstantInfo};
+use anymetal_msl::sema::function_constant as msl;
+use anymetal_msl::{CompileOptions, Diagnostics, FunctionConstantInfo, Specialization};
 
 use crate::backend::Target;
 use crate::error::{BindingError, Error, NoSuchKernel, Result};
@@ -37,6 +37,12 @@ pub(crate) struct LibraryInner {
 
 /// A kernel, the text form of its constants, and how it runs.
 type PipelineKey = (String, String, ExecutionOptions);
+
+/// How a kernel is lowered that nobody runs.
+pub(crate) const INSPECTED: Specialization = Specialization {
+    permuted_layout: false,
+    complete: false,
+};
 
 impl LibraryInner {
     pub fn compile(target: &Target, source: &str, file: &str, options: &CompileOptions) -> Result<Self> {
@@ -76,6 +82,10 @@ impl Library {
     }
 
     /// The pipeline of a kernel with function constants and options. The same request again is answered from a cache.
+    ///
+    /// # Errors
+    /// Among others, a function constant that the kernel reads without a value, as in Metal; one that the source asks for with
+    /// `is_function_constant_defined` is optional.
     pub fn pipeline_with(
         &self,
         kernel: &str,
@@ -87,24 +97,27 @@ impl Library {
         if let Some(found) = cache().get(&key) {
             return Ok(found.clone());
         }
-        let permuted = options.permuted_layout;
+        let how = Specialization {
+            permuted_layout: options.permuted_layout,
+            complete: true,
+        };
         // The sanitizer watches what the source says, before any pass merges or moves it.
         let kernel = Arc::new(match &options.sanitize {
-            Some(_) => self.kernel_as_written(kernel, constants, permuted)?,
-            None => self.lower(kernel, constants, permuted)?,
+            Some(_) => self.kernel_as_written(kernel, constants, how)?,
+            None => self.lower(kernel, constants, how)?,
         });
         let pipeline = Pipeline::new(&self.0.target, kernel, options)?;
         cache().insert(key, pipeline.clone());
         Ok(pipeline)
     }
 
-    /// The kernel's intermediate form, for inspection.
+    /// The kernel's intermediate form, for inspection. Function constants without a value read as zero.
     pub fn kernel(&self, name: &str, constants: &FunctionConstants) -> Result<Kernel> {
-        self.lower(name, constants, false)
+        self.lower(name, constants, INSPECTED)
     }
 
-    fn lower(&self, name: &str, constants: &FunctionConstants, permuted_layout: bool) -> Result<Kernel> {
-        let mut kernel = self.lowered(name, constants, permuted_layout)?;
+    fn lower(&self, name: &str, constants: &FunctionConstants, how: Specialization) -> Result<Kernel> {
+        let mut kernel = self.lowered(name, constants, how)?;
         passes::optimize(&mut kernel);
         Ok(kernel)
     }
@@ -114,14 +127,14 @@ impl Library {
         &self,
         name: &str,
         constants: &FunctionConstants,
-        permuted_layout: bool,
+        how: Specialization,
     ) -> Result<Kernel> {
-        let mut kernel = self.lowered(name, constants, permuted_layout)?;
+        let mut kernel = self.lowered(name, constants, how)?;
         passes::effects::set_access(&mut kernel);
         Ok(kernel)
     }
 
-    fn lowered(&self, name: &str, constants: &FunctionConstants, permuted_layout: bool) -> Result<Kernel> {
+    fn lowered(&self, name: &str, constants: &FunctionConstants, how: Specialization) -> Result<Kernel> {
         let names = self.kernel_names();
         if !names.iter().any(|n| n == name) {
             return Err(Error::NoSuchKernel(Box::new(NoSuchKernel::new(
@@ -133,11 +146,11 @@ impl Library {
         self.check_constants(name, constants)?;
         let constants = to_msl(constants);
         let front = &self.0.front;
-        let kernel = if permuted_layout {
-            front.specialize_with_layout(name, &constants, true)?
-        } else {
-            front.specialize(name, &constants)?
+        let how = Specialization {
+            permuted_layout: how.permuted_layout || front.specialization().permuted_layout,
+            ..how
         };
+        let kernel = front.specialize_with(name, &constants, &how)?;
         verify(&kernel)?;
         Ok(kernel)
     }

@@ -9,7 +9,7 @@ use anymetal::{
     AuxiliaryPlaneDescriptor, Buffer, CompileOptions, Device, DispatchReport, ElementFormat, ExecutionOptions,
     FunctionConstants, Library, PlaneType, TensorDescriptor, Traffic,
 };
-use anymetal_coreai::{Array, Model};
+use anymetal_coreai::{Array, ModelOptions};
 
 use super::{Outcome, bytes, milliseconds, text};
 use crate::npy;
@@ -18,6 +18,9 @@ use crate::spec::reference::{Attention, Values};
 /// Options of `demo`.
 #[derive(clap::Args)]
 pub struct Options {
+    /// Where it runs: cpu, cuda, cuda:N
+    #[arg(long, default_value = "cpu")]
+    device: String,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -45,12 +48,18 @@ struct Part {
 
 /// Runs the demo.
 pub fn run(options: &Options) -> Outcome {
-    let device = Device::system_default();
+    let device = Device::by_name(&options.device).map_err(text)?;
     if !options.json {
         println!(
-            "anymetal on {} ({} cores), tile path {}",
+            "anymetal on {} ({} {}), {}{}",
             device.name(),
             device.cores(),
+            if device.gpu().is_some() {
+                "multiprocessors"
+            } else {
+                "cores"
+            },
+            if device.gpu().is_some() { "" } else { "tile path " },
             device.tile_path()
         );
     }
@@ -84,7 +93,11 @@ fn print(part: &Part) {
         "  difference  {:.1e} from {} (allowed {:.0e}): {verdict}",
         part.error, part.reference, part.allowed
     );
-    for (name, traffic) in &part.traffic {
+    for (name, traffic) in part
+        .traffic
+        .iter()
+        .filter(|(_, traffic)| *traffic != Traffic::default())
+    {
         println!(
             "  {name:<11} device memory {} read, {} written; threadgroup memory {} read, {} written",
             bytes(traffic.device_read),
@@ -135,8 +148,9 @@ fn library(device: &Device, source: &str, name: &str) -> Result<Library, String>
     device.new_library(source, name, &options).map_err(text)
 }
 
-/// Runs a kernel once to warm up and count bytes, then three times for the fastest report.
+/// Runs a kernel once to warm up and (on the CPU) count bytes, then three times for the fastest report.
 fn fastest(
+    device: &Device,
     library: &Library,
     kernel: &str,
     mut run: impl FnMut(&anymetal::Pipeline) -> anymetal::Result<DispatchReport>,
@@ -147,7 +161,7 @@ fn fastest(
             .pipeline_with(kernel, &FunctionConstants::new(), &options)
             .map_err(text)
     };
-    let counted = run(&pipeline(true)?).map_err(text)?;
+    let counted = run(&pipeline(device.gpu().is_none())?).map_err(text)?;
     let timed = pipeline(false)?;
     let mut best = run(&timed).map_err(text)?;
     for _ in 0..2 {
@@ -177,7 +191,7 @@ fn quantised_matmul(device: &Device) -> Result<Part, String> {
         .new_tensor(&TensorDescriptor::new([N, M], ElementFormat::F32))
         .map_err(text)?;
     let queue = device.new_queue();
-    let (report, traffic) = fastest(&library, "mxfp8_matmul_handle_f32", |pipeline| {
+    let (report, traffic) = fastest(device, &library, "mxfp8_matmul_handle_f32", |pipeline| {
         let mut encoder = queue.encoder();
         encoder
             .set_pipeline(pipeline)
@@ -238,7 +252,7 @@ fn attention(device: &Device) -> Result<Part, String> {
     let mut sizes = ints(&[length, length, heads, heads, 0]);
     sizes.extend(scale.to_le_bytes());
     sizes.extend(ints(&[0, 0, 0]));
-    let (report, traffic) = fastest(&fused, "flash_attention_f32_d64", |pipeline| {
+    let (report, traffic) = fastest(device, &fused, "flash_attention_f32_d64", |pipeline| {
         let mut encoder = queue.encoder();
         encoder.set_pipeline(pipeline);
         for (index, buffer) in buffers.iter().chain([&out]).enumerate() {
@@ -312,7 +326,7 @@ fn unfused(
         total.threadgroup_read += traffic.threadgroup_read;
         total.threadgroup_written += traffic.threadgroup_written;
     };
-    add(fastest(&products, "attention_scores_f32", |pipeline| {
+    add(fastest(device, &products, "attention_scores_f32", |pipeline| {
         let mut encoder = queue.encoder();
         encoder
             .set_pipeline(pipeline)
@@ -324,7 +338,7 @@ fn unfused(
         Ok(encoder.run()?.dispatches.remove(0))
     })?);
     let before = scores.to_vec::<u8>().map_err(text)?;
-    add(fastest(&softmax, "softmax_f32", |pipeline| {
+    add(fastest(device, &softmax, "softmax_f32", |pipeline| {
         // It works in place: each run starts from the scores.
         scores.write(0, &before)?;
         let mut encoder = queue.encoder();
@@ -336,7 +350,7 @@ fn unfused(
         encoder.dispatch_threadgroups([heads * length, 1, 1], 128)?;
         Ok(encoder.run()?.dispatches.remove(0))
     })?);
-    add(fastest(&products, "attention_values_f32", |pipeline| {
+    add(fastest(device, &products, "attention_values_f32", |pipeline| {
         let mut encoder = queue.encoder();
         encoder
             .set_pipeline(pipeline)
@@ -363,7 +377,10 @@ fn models_folder() -> Result<PathBuf, String> {
 fn model(device: &Device) -> Result<Part, String> {
     let folder = models_folder()?;
     let start = std::time::Instant::now();
-    let model = Model::load(folder.join("demo.aimodel")).map_err(text)?;
+    let model = ModelOptions::new()
+        .device(device.clone())
+        .load(folder.join("demo.aimodel"))
+        .map_err(text)?;
     let loaded = start.elapsed();
     let function = super::run::choose(&model, None)?;
     let input = npy::read(&folder.join("demo_ids.npy")).map_err(text)?;

@@ -54,6 +54,7 @@ pub fn run(options: &Options, mut compile: CompileOptions) -> Outcome {
         checked: options.checked,
         force_incompatible: options.force_incompatible,
         unaliased: !options.aliased,
+        ..PtxOptions::default()
     };
     let module = ptx::compile(&kernel, &ptx_options).map_err(text)?;
     match &options.output {

@@ -34,6 +34,13 @@ pub struct Options {
     /// Run this often and report the fastest time
     #[arg(long, default_value_t = 1)]
     repeat: u32,
+    /// Where it runs: cpu, cuda, cuda:N
+    #[arg(long, default_value = "cpu")]
+    device: String,
+    /// On a GPU: run the kernels inside the model without checking their accesses. They are faster, but one that goes wrong can read and
+    /// write what else is on the GPU in this process
+    #[arg(long)]
+    trust: bool,
     /// Load the model although its hash is wrong
     #[arg(long)]
     allow_wrong_hash: bool,
@@ -47,6 +54,8 @@ pub fn run(options: &Options) -> Outcome {
     let start = Instant::now();
     let model = ModelOptions::new()
         .allow_wrong_hash(options.allow_wrong_hash)
+        .device(anymetal::Device::by_name(&options.device).map_err(text)?)
+        .trust(options.trust)
         .load(&options.model)
         .map_err(text)?;
     let function = choose(&model, options.function.as_deref())?;

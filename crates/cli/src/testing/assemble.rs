@@ -205,6 +205,7 @@ fn of_run(
     let options = PtxOptions {
         checked: execution.checked || run.fault.is_some(),
         force_incompatible: execution.force_incompatible,
+        static_overhang_zero: execution.static_overhang_zero,
         ..PtxOptions::default()
     };
     Ok(Found::Kernel(Box::new(kernel), options))

@@ -113,10 +113,6 @@ pub fn cpu_only(run: &Run, execution: &ExecutionOptions) -> Option<String> {
     if execution.sanitize.is_some() || execution.permuted_layout || execution.tensor_unit || execution.deterministic {
         return Some("an option that only the CPU has".to_string());
     }
-    // Design decision: a GPU reads zeros there.
-    if run.fault.as_deref() == Some("static") {
-        return Some("going past a static extent is no fault on a GPU".to_string());
-    }
     None
 }
 

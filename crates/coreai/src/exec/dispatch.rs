@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
 use anymetal::ir::Kernel;
-use anymetal::{Buffer, CompileOptions, Device, ExecutionOptions, Pipeline, Queue};
+use anymetal::{Buffer, CompileOptions, Device, ExecutionOptions, FunctionConstants, Pipeline, Queue};
 
 use crate::array::Array;
 use crate::error::{OpError, ProgramError};
@@ -16,6 +16,8 @@ use super::plan::StepOp;
 pub(super) struct Dispatcher {
     device: Device,
     queue: Queue,
+    /// The accesses of kernels inside assets need not be checked.
+    trust: bool,
     pipelines: Mutex<HashMap<(usize, String), Pipeline>>,
     /// Generated kernels by their text.
     generated: Mutex<HashMap<String, Pipeline>>,
@@ -62,11 +64,18 @@ impl Dispatcher {
         Self {
             device,
             queue,
+            trust: false,
             pipelines: Mutex::default(),
             generated: Mutex::default(),
             constants: Mutex::default(),
             terms: Mutex::default(),
         }
+    }
+
+    /// The same, but kernels inside assets run unchecked if `trust`.
+    pub fn trusting(mut self, trust: bool) -> Self {
+        self.trust = trust;
+        self
     }
 
     pub fn device(&self) -> &Device {
@@ -88,12 +97,15 @@ impl Dispatcher {
             allow_files: false,
             ..CompileOptions::default()
         };
-        self.compiled(name, source, &format!("{name}.metal"), &options)
+        // Somebody else's code.
+        let execution = ExecutionOptions::default().with_checked(!self.trust);
+        self.compiled(name, source, &format!("{name}.metal"), &options, &execution)
     }
 
     /// A kernel of ours.
     pub fn own_pipeline(&self, name: &str, source: &'static str, file: &str) -> Result<Pipeline, OpError> {
-        self.compiled(name, source, file, &super::library::options())
+        let execution = ExecutionOptions::default();
+        self.compiled(name, source, file, &super::library::options(), &execution)
             .map_err(|e| OpError::Kernel(e.to_string()))
     }
 
@@ -146,6 +158,7 @@ impl Dispatcher {
         source: &str,
         file: &str,
         options: &CompileOptions,
+        execution: &ExecutionOptions,
     ) -> Result<Pipeline, ProgramError> {
         // Sources live as long as the program, so their address is as good as their text.
         let key = (source.as_ptr() as usize, name.to_string());
@@ -157,7 +170,9 @@ impl Dispatcher {
             diagnostics: error.to_string(),
         };
         let library = self.device.new_library(source, file, options).map_err(failed)?;
-        let pipeline = library.pipeline(name).map_err(failed)?;
+        let pipeline = library
+            .pipeline_with(name, &FunctionConstants::new(), execution)
+            .map_err(failed)?;
         self.pipelines
             .lock()
             .unwrap_or_else(|e| e.into_inner())

@@ -40,6 +40,7 @@ pub struct ModelOptions {
     open: OpenOptions,
     device: Option<Device>,
     placement: Placement,
+    trust: bool,
 }
 
 impl ModelOptions {
@@ -66,11 +67,18 @@ impl ModelOptions {
         self
     }
 
+    /// Does not check the accesses of kernels inside the asset (on a GPU, where that takes time; on the CPU they are always checked). An
+    /// access out of bounds then reaches whatever else this process has on the GPU.
+    pub fn trust(mut self, trust: bool) -> Self {
+        self.trust = trust;
+        self
+    }
+
     /// Loads the asset directory `path`.
     pub fn load(self, path: impl AsRef<Path>) -> Result<Model, AssetError> {
         let asset = self.open.open(path)?;
         let device = self.device.unwrap_or_else(Device::system_default);
-        Model::from_asset(asset, device, self.placement)
+        Model::from_asset(asset, Dispatcher::new(device).trusting(self.trust), self.placement)
     }
 }
 
@@ -112,7 +120,7 @@ impl Model {
         ModelOptions::new().load(path)
     }
 
-    fn from_asset(asset: Asset, device: Device, placement: Placement) -> Result<Self, AssetError> {
+    fn from_asset(asset: Asset, dispatcher: Dispatcher, placement: Placement) -> Result<Self, AssetError> {
         let path = asset.path().to_path_buf();
         let metadata = asset.metadata().clone();
         let failed = |error: ProgramError| AssetError::Program {
@@ -123,7 +131,6 @@ impl Model {
         if !program.unsupported().is_empty() {
             return Err(failed(ProgramError::Unsupported(program.unsupported().to_vec())));
         }
-        let dispatcher = Dispatcher::new(device);
         for graph in program.graphs() {
             compile(&dispatcher, &graph.body).map_err(failed)?;
         }

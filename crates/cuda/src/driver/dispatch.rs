@@ -134,6 +134,8 @@ pub struct CudaOptions {
     pub checked: bool,
     /// Layout compatibility queries answer false.
     pub force_incompatible: bool,
+    /// Going past a static extent is no fault in checked mode.
+    pub static_overhang_zero: bool,
 }
 
 /// A kernel for a device.
@@ -216,6 +218,7 @@ impl CudaKernel {
                 target: self.target(),
                 checked: self.options.checked,
                 force_incompatible: self.options.force_incompatible,
+                static_overhang_zero: self.options.static_overhang_zero,
                 unaliased,
             };
             let module = crate::compile(&self.kernel, &options)?;

@@ -1,7 +1,7 @@
 //! From a fault record to words.
 
 use anymetal_ir::fault::{AccessKind, Fault, FaultKind, ThreadPosition};
-use anymetal_ir::{AddressSpace, ArgumentKind, Kernel, LocationId, Op};
+use anymetal_ir::{AddressSpace, ArgumentKind, Extent, Kernel, LocationId, Op, Operand, TensorRef};
 
 use crate::abi::{FaultCode, FaultRecord};
 use crate::driver::parameters::{BoundTensor, Launch};
@@ -98,6 +98,15 @@ fn kind(kernel: &Kernel, record: &Record, location: LocationId, handles: &[Bound
     if is(FaultCode::TileOutside) {
         let origin = record.words(FaultRecord::COORDINATES, rank);
         let extents = record.words(FaultRecord::EXTENTS, rank);
+        if let Some((dimension, extent)) = overhang(kernel, location, &origin, &extents) {
+            return FaultKind::StaticOverhang {
+                tensor: name(object),
+                dimension,
+                origin: origin[dimension as usize],
+                extent,
+                tensor_extents: extents,
+            };
+        }
         let reason = format!(
             "a tile from {} reaches past the memory of tensor '{}' with extents {} (innermost first)",
             list(&origin),
@@ -153,6 +162,58 @@ fn object(kernel: &Kernel, number: u32) -> Option<Object> {
         space,
         element_size,
     })
+}
+
+/// The dimension and the static extent of a tile at a location that does not fit its tensor.
+fn overhang(kernel: &Kernel, location: LocationId, origin: &[i64], extents: &[i64]) -> Option<(u32, i64)> {
+    let mut found = None;
+    let mut look = |tensor: &TensorRef| {
+        if found.is_some() || tensor.extents.len() != origin.len() {
+            return;
+        }
+        let dimensions = tensor.extents.iter().zip(origin).zip(extents);
+        for (d, ((extent, &origin), &all)) in dimensions.enumerate() {
+            if let Extent::Static(extent) = *extent
+                && (origin < 0 || extent as i64 > all.saturating_sub(origin))
+            {
+                found = found.or(Some((d as u32, extent as i64)));
+            }
+        }
+    };
+    kernel.body.for_each_inst(&mut |inst| {
+        if inst.location != location {
+            return;
+        }
+        match &inst.op {
+            Op::CoopLoad { tensor, .. } | Op::CoopStore { tensor, .. } => look(tensor),
+            Op::Matmul {
+                left,
+                right,
+                destination,
+                ..
+            } => {
+                for operand in [left, right, destination] {
+                    if let Operand::Tensor(tensor) = operand {
+                        look(tensor);
+                    }
+                }
+            }
+            Op::Convolution {
+                activation,
+                weights,
+                destination,
+                ..
+            } => {
+                look(activation);
+                look(weights);
+                if let Operand::Tensor(tensor) = destination {
+                    look(tensor);
+                }
+            }
+            _ => {}
+        }
+    });
+    found
 }
 
 /// True if the instruction at a location stores.

@@ -194,7 +194,7 @@ impl Lower<'_> {
     }
 
     /// Division or remainder, 0 where the divisor is.
-    fn divide(&mut self, op: BinaryOp, suffix: &str, a: Reg, b: Reg, constant: Option<u64>, mask: u64) -> Reg {
+    fn divide_integers(&mut self, op: BinaryOp, suffix: &str, a: Reg, b: Reg, constant: Option<u64>, mask: u64) -> Reg {
         let name = format!("{}.{suffix}", if op == BinaryOp::Div { "div" } else { "rem" });
         let long = a.class == Class::B64;
         let emit = |lower: &mut Self, b: Reg| {
@@ -227,7 +227,7 @@ impl Lower<'_> {
             BinaryOp::Mul => emit!(self, B32, "mul.lo.s32", a, b),
             BinaryOp::Div | BinaryOp::Rem => {
                 let mask = u64::MAX >> (64 - ty.bits());
-                self.divide(op, s, a, b, constant, mask)
+                self.divide_integers(op, s, a, b, constant, mask)
             }
             BinaryOp::And => return Ok(emit!(self, B32, "and.b32", a, b)),
             BinaryOp::Or => return Ok(emit!(self, B32, "or.b32", a, b)),
@@ -324,7 +324,7 @@ impl Lower<'_> {
             BinaryOp::Add => emit!(self, B64, "add.s64", a, b),
             BinaryOp::Sub => emit!(self, B64, "sub.s64", a, b),
             BinaryOp::Mul => emit!(self, B64, "mul.lo.s64", a, b),
-            BinaryOp::Div | BinaryOp::Rem => self.divide(op, s, a, b, constant, u64::MAX),
+            BinaryOp::Div | BinaryOp::Rem => self.divide_integers(op, s, a, b, constant, u64::MAX),
             BinaryOp::And => emit!(self, B64, "and.b64", a, b),
             BinaryOp::Or => emit!(self, B64, "or.b64", a, b),
             BinaryOp::Xor => emit!(self, B64, "xor.b64", a, b),

@@ -172,7 +172,7 @@ impl Lower<'_> {
         })
     }
 
-    fn combine_lanes(&mut self, op: GroupOp, ty: Scalar, a: Reg, b: Reg) -> Result<Reg> {
+    fn combine_in_group(&mut self, op: GroupOp, ty: Scalar, a: Reg, b: Reg) -> Result<Reg> {
         self.arithmetic(binary_of(op), ty, a, b)
     }
 
@@ -190,7 +190,7 @@ impl Lower<'_> {
         let mut total = value;
         for distance in [16, 8, 4, 2, 1] {
             let other = self.butterfly(total, distance);
-            total = self.combine_lanes(op, ty, total, other)?;
+            total = self.combine_in_group(op, ty, total, other)?;
         }
         self.assign(result, total);
         self.writer.place(done);
@@ -210,7 +210,7 @@ impl Lower<'_> {
         ptx!(self, "@{none} bra.uni {done}");
         let lane = self.lowest_bit(rest);
         let other = self.shuffle_register(value, lane);
-        let total = self.combine_lanes(op, ty, result, other)?;
+        let total = self.combine_in_group(op, ty, result, other)?;
         self.assign(result, total);
         ptx!(self, "bra.uni {head}");
         self.writer.end_aside(body);
@@ -245,7 +245,7 @@ impl Lower<'_> {
             let lane = emit!(self, B32, "sub.s32", own, distance);
             let before = self.hardware_lane_of(lane);
             let other = self.shuffle_register(total, before);
-            let sum = self.combine_lanes(op, ty, other, total)?;
+            let sum = self.combine_in_group(op, ty, other, total)?;
             let has = emit!(self, Pred, "setp.ge.u32", own, distance);
             total = self.select_registers(has, sum, total);
         }
@@ -273,7 +273,7 @@ impl Lower<'_> {
         let lane = self.lowest_bit(rest);
         let from = self.hardware_lane_of(lane);
         let other = self.shuffle_register(value, from);
-        let next = self.combine_lanes(op, ty, running, other)?;
+        let next = self.combine_in_group(op, ty, running, other)?;
         let mine = emit!(self, Pred, "setp.eq.b32", lane, own);
         let here = if exclusive { running } else { next };
         let kept = self.select_registers(mine, here, result);
@@ -303,7 +303,7 @@ impl Lower<'_> {
             let other = self.shuffle_register(value, from);
             let bit = emit!(self, B32, "and.b32", bits, 1 << i);
             let takes_part = emit!(self, Pred, "setp.ne.b32", bit, 0);
-            let next = self.combine_lanes(op, ty, running, other)?;
+            let next = self.combine_in_group(op, ty, running, other)?;
             let next = self.select_registers(takes_part, next, running);
             if let Some(exclusive) = scan {
                 let mine = emit!(self, Pred, "setp.eq.b32", own, i);

@@ -6,7 +6,7 @@ use anymetal_ir::{Argument, Kernel};
 
 use super::context::*;
 use super::declare::Roots;
-use super::kernel::FunctionConstantValues;
+use super::function_constant::FunctionConstantValues;
 use super::library::PRELUDE;
 use super::types::*;
 use super::value::*;
@@ -43,6 +43,16 @@ pub struct FunctionConstantInfo {
     pub index: u32,
     /// Its type in Metal's words: `bool`, `uint`, `float2`.
     pub type_name: String,
+}
+
+/// How [`Library::specialize_with`] lowers a kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Specialization {
+    /// Cooperative tensors have the permuted layout.
+    pub permuted_layout: bool,
+    /// A pipeline is being made: a function constant that the kernel reads must have a value, unless the source asks for it with
+    /// `is_function_constant_defined`.
+    pub complete: bool,
 }
 
 /// Which declaration a kernel comes from, by position.
@@ -259,25 +269,33 @@ impl Library {
         &self.translation
     }
 
-    /// The kernel of a name with values for its function constants (those without a value are undefined and read as zero).
+    /// The kernel of a name with values for its function constants; those without a value read as zero.
     ///
     /// # Errors
     /// There is no such kernel, or with these values the source is wrong (a failed `static_assert`, say).
     pub fn specialize(&self, name: &str, values: &FunctionConstantValues) -> Result<Kernel, Diagnostics> {
-        self.specialize_with_layout(name, values, self.translation.options.permuted_layout)
+        self.specialize_with(name, values, &self.specialization())
     }
 
-    /// The same with the permuted layout of cooperative tensors, or without it, whatever
-    /// [`CompileOptions::permuted_layout`] says.
+    /// How [`specialize`](Self::specialize) lowers.
+    pub fn specialization(&self) -> Specialization {
+        Specialization {
+            permuted_layout: self.translation.options.permuted_layout,
+            complete: false,
+        }
+    }
+
+    /// The same in another way.
     ///
     /// # Errors
-    /// As [`specialize`](Self::specialize).
-    pub fn specialize_with_layout(
+    /// As [`specialize`](Self::specialize), and a function constant that lacks a value if the specialisation is to be complete.
+    pub fn specialize_with(
         &self,
         name: &str,
         values: &FunctionConstantValues,
-        permuted: bool,
+        how: &Specialization,
     ) -> Result<Kernel, Diagnostics> {
+        let permuted = how.permuted_layout;
         let Some(info) = self.kernel(name) else {
             let names: Vec<&str> = self.kernels.iter().map(|k| k.name.as_str()).collect();
             let d = Diagnostic::error("E0781", format!("there is no kernel '{name}'"), Span::default())
@@ -299,7 +317,12 @@ impl Library {
             if let Err(fail) = lower(&mut sema, &roots, root) {
                 sema.report_fail(fail);
             }
-            let list = std::mem::take(&mut sema.diagnostics);
+            let mut list = std::mem::take(&mut sema.diagnostics);
+            let unset = sema.unset_constants();
+            if how.complete && !unset.is_empty() {
+                // What else is wrong may come from the zero in their place.
+                list = unset;
+            }
             if list.iter().any(Diagnostic::is_error) {
                 return Err(Diagnostics {
                     sources: self.translation.sources.clone(),

@@ -467,7 +467,7 @@ impl Sema<'_> {
                     .map_or_else(String::new, |f| f.decl.name.name.to_string());
                 let args_of = set.user.first().map(|f| f.args.clone()).unwrap_or_default();
                 let set = FunctionSet { args: args_of, ..set };
-                self.call_set(&set, &name, args, None, span)
+                self.call_among(&set, &name, args, None, span)
             }
             Type::Function(_) => {
                 let value = self.rvalue(callee)?;

@@ -150,6 +150,8 @@ pub struct Deferred {
     pub busy: bool,
     /// The function constants that it depends on.
     pub touched: Vec<usize>,
+    /// Those without a value that it reads, and where.
+    pub unset: Vec<(usize, Span)>,
 }
 
 /// See [`Deferred`].
@@ -344,6 +346,8 @@ pub struct FunctionConstant {
     pub index: u32,
     /// Its type.
     pub ty: Type,
+    /// Where it is declared.
+    pub span: Span,
 }
 
 /// A member function that is defined outside of its class, and where.
@@ -402,11 +406,13 @@ pub struct Sema<'a> {
     /// Locations already added, by place and call site.
     pub locations: HashMap<(u32, u32, u32), LocationId>,
     /// Function constants bound for this kernel, by index.
-    pub constants: super::kernel::FunctionConstantValues,
+    pub constants: super::function_constant::FunctionConstantValues,
     /// Function constants seen.
     pub function_constants: Vec<FunctionConstant>,
     /// Those that the kernel being lowered depends on.
     pub touched: Vec<usize>,
+    /// Those that have no value and are read.
+    pub unset: super::function_constant::Unset,
     /// Constant tables by variable declaration, and by content.
     pub tables: HashMap<Vec<u8>, MemoryId>,
     /// Files of the source map in the kernel's table of locations.
@@ -433,8 +439,8 @@ pub struct Sema<'a> {
     pub tail_taken: bool,
     /// Expressions open around this one.
     pub nesting: u32,
-    /// Above 0: what is lowered is checked and thrown away.
-    pub dead_code: u32,
+    /// Above 0: what is lowered is checked and thrown away: code that never runs, operands of `decltype` and `sizeof`.
+    pub thrown_away: u32,
     /// The library's own state.
     pub library: LibraryState,
 }
@@ -445,7 +451,7 @@ impl<'a> Sema<'a> {
         name: &str,
         options: &'a CompileOptions,
         sources: &'a Arc<SourceMap>,
-        constants: super::kernel::FunctionConstantValues,
+        constants: super::function_constant::FunctionConstantValues,
     ) -> Self {
         let global = Rc::new(Env {
             parent: None,
@@ -487,6 +493,7 @@ impl<'a> Sema<'a> {
             constants,
             function_constants: Vec::new(),
             touched: Vec::new(),
+            unset: Default::default(),
             tables: HashMap::new(),
             files: HashMap::new(),
             visited: std::collections::HashSet::new(),
@@ -500,7 +507,7 @@ impl<'a> Sema<'a> {
             tails: Vec::new(),
             tail_taken: false,
             nesting: 0,
-            dead_code: 0,
+            thrown_away: 0,
             library: LibraryState::default(),
         }
     }
@@ -521,13 +528,14 @@ impl Sema<'_> {
         self.span = Span::default();
         self.locations.clear();
         self.touched.clear();
+        self.unset = Default::default();
         self.tables.clear();
         self.files.clear();
         self.current_uses = Rc::default();
         self.threadgroup.clear();
         self.nesting = 0;
         self.copy_back.clear();
-        self.dead_code = 0;
+        self.thrown_away = 0;
         self.converting_depth = 0;
         self.library = LibraryState::default();
         finished
@@ -692,6 +700,7 @@ impl Sema<'_> {
     pub fn unevaluated<T>(&mut self, f: impl FnOnce(&mut Self) -> Res<T>) -> Res<T> {
         let const_eval = std::mem::take(&mut self.const_eval);
         self.unevaluated += 1;
+        self.thrown_away += 1;
         self.builder.push_block();
         let memory = self.builder.kernel().memory.len();
         let cooperatives = self.builder.kernel().cooperatives.len();
@@ -702,6 +711,7 @@ impl Sema<'_> {
         }
         self.builder.kernel_mut().cooperatives.truncate(cooperatives);
         self.unevaluated -= 1;
+        self.thrown_away -= 1;
         self.const_eval = const_eval;
         result
     }

@@ -59,7 +59,13 @@ impl Sema<'_> {
                     return Some(UPCAST);
                 }
                 if (to.is_const || to.reference == Reference::Rvalue) && wanted == Space::Thread {
-                    return self.rank_operand(operand, &to.ty).map(|r| r + CONVERT);
+                    // A temporary: a conversion makes one anyway, a copy out of another address space counts as one.
+                    let r = self.rank_operand(operand, &to.ty)?;
+                    return Some(match r {
+                        _ if bitfield_like => r + QUALIFY,
+                        _ if r < PROMOTE => r + CONVERT,
+                        _ => r,
+                    });
                 }
                 None
             }
@@ -533,11 +539,11 @@ impl Sema<'_> {
         };
         let place = self.place_of(operand)?;
         if self.const_eval > 0 && place.is_known() {
-            let ty = decayed(&Operand::Place(place.clone())).ty;
+            let ty = super::tyres::to_first(&Operand::Place(place.clone())).ty;
             return Ok(Value::one(ty, Leaf::Place(std::rc::Rc::new(place))).into());
         }
         let place = self.in_memory(place, span)?;
-        let ty = decayed(&Operand::Place(place.clone())).ty;
+        let ty = super::tyres::to_first(&Operand::Place(place.clone())).ty;
         let leaf = self.address_leaf(&place, span)?;
         Ok(Value::one(ty, leaf).into())
     }

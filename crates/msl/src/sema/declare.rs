@@ -64,6 +64,7 @@ impl Sema<'_> {
             entity: None,
             busy: false,
             touched: Vec::new(),
+            unset: Vec::new(),
         });
         Entity::Deferred(self.deferred.len() as u32 - 1)
     }
@@ -312,6 +313,12 @@ impl Sema<'_> {
 
     /// Resolves a deferred declaration.
     pub fn resolve_deferred(&mut self, at: u32, span: Span) -> Res<Entity> {
+        let entity = self.resolve_deferred_value(at, span)?;
+        self.reads_unset(at, span);
+        Ok(entity)
+    }
+
+    fn resolve_deferred_value(&mut self, at: u32, span: Span) -> Res<Entity> {
         let d = &mut self.deferred[at as usize];
         if let Some(entity) = &d.entity {
             let result = match entity {
@@ -333,6 +340,9 @@ impl Sema<'_> {
         let (env, decl) = (d.env.clone(), d.decl.clone());
         let trial = std::mem::take(&mut self.trial);
         let outer = std::mem::take(&mut self.touched);
+        // What its value depends on is the same wherever it is used first.
+        let outer_reads = std::mem::take(&mut self.unset.reads);
+        let thrown_away = std::mem::take(&mut self.thrown_away);
         let result = self.within(env.clone(), |s| match &decl {
             DeferredDecl::Alias(d) => s.resolve_type(&d.ty).map(Entity::Type),
             DeferredDecl::Var(d) => s.global_variable(d),
@@ -359,6 +369,8 @@ impl Sema<'_> {
         }
         let d = &mut self.deferred[at as usize];
         d.busy = false;
+        d.unset = std::mem::replace(&mut self.unset.reads, outer_reads);
+        self.thrown_away = thrown_away;
         d.touched = touched;
         match result {
             Ok(entity) => {

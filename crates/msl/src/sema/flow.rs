@@ -107,9 +107,9 @@ impl Sema<'_> {
             }
             _ => ReturnTarget::default(),
         });
-        self.dead_code += 1;
+        self.thrown_away += 1;
         let result = self.block_of(|s| s.scoped(|s| s.statement(stmt)));
-        self.dead_code -= 1;
+        self.thrown_away -= 1;
         self.control.truncate(depth);
         if let (Some(i), Some(saved)) = (at, saved)
             && let Some(Control::Function(target)) = self.control.get_mut(i)

@@ -1,6 +1,5 @@
-//! Kernels: arguments, built-in attributes, function constants.
+//! Kernels: arguments and built-in attributes.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use anymetal_ir::{Access, Argument, ArgumentKind, Builtin, Op, Scalar, TensorSpec, Type as IrType};
@@ -9,36 +8,8 @@ use super::context::*;
 use super::library;
 use super::types::*;
 use super::value::*;
-use crate::ast::{self, Attr, ExprKind};
+use crate::ast::{self, Attr};
 use crate::source::Span;
-
-/// Values bound to function constants, by index or by name.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct FunctionConstantValues {
-    /// By `[[function_constant(n)]]`.
-    pub by_index: BTreeMap<u32, ConstantValue>,
-    /// By name.
-    pub by_name: BTreeMap<String, ConstantValue>,
-}
-
-/// The value of a function constant; converted to the constant's type.
-#[derive(Clone, Debug, PartialEq)]
-pub enum ConstantValue {
-    /// `bool`
-    Bool(bool),
-    /// An integer.
-    Int(i64),
-    /// A float.
-    Float(f64),
-    /// A vector.
-    Vector(Vec<ConstantValue>),
-}
-
-impl FunctionConstantValues {
-    fn get(&self, index: u32, name: &str) -> Option<&ConstantValue> {
-        self.by_index.get(&index).or_else(|| self.by_name.get(name))
-    }
-}
 
 /// Attributes that a kernel parameter may have and that this compiler does not support.
 const REFUSED: &[(&str, &str)] = &[
@@ -50,111 +21,6 @@ const REFUSED: &[(&str, &str)] = &[
 ];
 
 impl Sema<'_> {
-    /// A program-scope function constant.
-    pub fn function_constant(&mut self, v: &Arc<ast::VarDecl>, attr: &Attr) -> Res<Entity> {
-        let Some(arg) = attr.args.first() else {
-            return self.err("E0760", "'function_constant' needs an index", attr.span);
-        };
-        let index = match self.constant_expr(arg)?.as_int() {
-            Some(n) if (0..=65535).contains(&n) => n as u32,
-            _ => {
-                return self.err(
-                    "E0760",
-                    "the index of a function constant is a number from 0 to 65535",
-                    arg.span,
-                );
-            }
-        };
-        let name = v.name.as_ref().map_or_else(String::new, |n| n.name.to_string());
-        let mut ty = self.resolve_type(&v.ty)?;
-        if ty.ty.lanes().is_none() {
-            return self.err(
-                "E0761",
-                format!("a function constant cannot be a '{}'", self.qual_name(&ty)),
-                v.span,
-            );
-        }
-        ty.is_const = true;
-        let value = match self.constants.get(index, &name).cloned() {
-            Some(value) => self.constant_leaves(&ty.ty, &value, &name, v.span)?,
-            None => self.zero(&ty.ty)?,
-        };
-        let at = match self.function_constants.iter().position(|c| c.name == name) {
-            Some(at) => at,
-            None => {
-                self.function_constants.push(FunctionConstant {
-                    name,
-                    index,
-                    ty: ty.ty.clone(),
-                });
-                self.function_constants.len() - 1
-            }
-        };
-        if !self.touched.contains(&at) {
-            self.touched.push(at);
-        }
-        let place = self.fixed_variable(&ty.ty, value);
-        Ok(Entity::Variable(place.into(), ty))
-    }
-
-    fn constant_leaves(&mut self, ty: &Type, value: &ConstantValue, name: &str, span: Span) -> Res<Value> {
-        let scalar = ty.component().unwrap_or(Scalar::I32);
-        let one = |value: &ConstantValue| -> Option<Leaf> {
-            Some(match value {
-                ConstantValue::Bool(b) if scalar.is_float() => Self::float_leaf(scalar, f64::from(*b)),
-                ConstantValue::Bool(b) => Self::int_leaf(scalar, i128::from(*b)),
-                ConstantValue::Int(n) if scalar == Scalar::Bool => Self::int_leaf(scalar, i128::from(*n != 0)),
-                ConstantValue::Int(n) if scalar.is_float() => Self::float_leaf(scalar, *n as f64),
-                ConstantValue::Int(n) => Self::int_leaf(scalar, i128::from(*n)),
-                ConstantValue::Float(x) if scalar.is_float() => Self::float_leaf(scalar, *x),
-                ConstantValue::Float(x) => Self::int_leaf(scalar, *x as i128),
-                ConstantValue::Vector(_) => return None,
-            })
-        };
-        let leaves: Option<Vec<Leaf>> = match value {
-            ConstantValue::Vector(items) => items.iter().map(one).collect(),
-            value => one(value).map(|leaf| vec![leaf]),
-        };
-        match leaves {
-            Some(leaves) if Some(leaves.len() as u8) == ty.lanes() => Ok(Value { ty: ty.clone(), leaves }),
-            _ => self.err(
-                "E0762",
-                format!(
-                    "the value given for the function constant '{name}' does not fit '{}'",
-                    self.type_name(ty)
-                ),
-                span,
-            ),
-        }
-    }
-
-    /// `is_function_constant_defined(name)`
-    pub fn is_constant_defined(&mut self, args: &[ast::Expr], span: Span) -> Res<Operand> {
-        let name = match args {
-            [
-                ast::Expr {
-                    kind: ExprKind::Path(path),
-                    ..
-                },
-            ] => {
-                self.resolve_path(path)?;
-                path.last().ident.name.to_string()
-            }
-            _ => {
-                return self.err(
-                    "E0763",
-                    "'is_function_constant_defined' takes the name of a function constant",
-                    span,
-                );
-            }
-        };
-        let Some(constant) = self.function_constants.iter().find(|c| c.name == name) else {
-            return self.err("E0763", format!("'{name}' is not a function constant"), span);
-        };
-        let defined = self.constants.get(constant.index, &name).is_some();
-        Ok(self.bool_value(defined).into())
-    }
-
     /// Lowers a kernel into the builder.
     pub fn lower_kernel(&mut self, f: &FunctionRef, template_args: &[TemplateArg]) -> Res<()> {
         let span = f.decl.span;

@@ -45,10 +45,17 @@ impl Sema<'_> {
                         let declared = decayed(&operand);
                         scope.bind(name.name.clone(), Entity::Variable(operand, declared));
                     } else {
-                        let operand = self.decay(operand, init.span)?;
+                        let operand = match decayed(&operand).ty {
+                            Type::Array(..) => operand,
+                            _ => self.decay(operand, init.span)?,
+                        };
                         let value = self.rvalue_copy(operand)?;
                         let ty = value.ty.clone();
-                        let place = self.fixed_variable(&ty, value);
+                        let place = if l.is_mutable {
+                            self.new_variable(&name.name, &ty, value, false)?
+                        } else {
+                            self.fixed_variable(&ty, value)
+                        };
                         scope.bind(name.name.clone(), Entity::Variable(place.into(), ty.into()));
                     }
                 }

@@ -242,38 +242,56 @@ impl Sema<'_> {
     /// A user-defined operator; `None` if there is none for these operands.
     pub fn user_operator(&mut self, name: &str, operands: &[Operand], span: Span) -> Option<Res<Operand>> {
         let key = Name::from(name);
+        let args: Vec<Arg> = operands.iter().map(|o| Arg::Operand(o.clone(), span)).collect();
+        let (mut members, mut this) = (Vec::new(), None);
         if let Type::Record(id) = *operands[0].ty() {
             if let Err(fail) = self.complete_record(id) {
                 return Some(Err(fail));
             }
-            let this = match self.place_of(operands[0].clone()) {
+            let place = match self.place_of(operands[0].clone()) {
                 Ok(place) => place,
                 Err(fail) => return Some(Err(fail)),
             };
-            if let Ok(Some(Entity::Functions(set))) = self.record_member(id, &key, Some(&this), span) {
-                let args: Vec<Arg> = operands[1..].iter().map(|o| Arg::Operand(o.clone(), span)).collect();
-                if let Ok((f, template_args)) = self.choose(&set.user, &args, &[], Some(&this), name, span) {
-                    return Some(self.inline_call(&f, &template_args, Some(this), args, span));
-                }
+            if let Ok(Some(Entity::Functions(set))) = self.record_member(id, &key, Some(&place), span) {
+                members = set.user;
             }
+            this = Some(place);
         }
-        if name == "operator=" || name == "operator->" {
+        let mut free = Vec::new();
+        if name != "operator=" && name != "operator->" {
+            if let Ok(Some(Entity::Functions(set))) = self.lookup(&key, span) {
+                free = set.user;
+            }
+            self.add_associated(&mut free, &key, &args);
+            free.retain(|f| f.record.is_none());
+        }
+        // One set: the object of a member is the first argument of a free function.
+        let mut viable = self.viable_among(&members, &args[1..], &[], this.as_ref());
+        let of_members = viable.len();
+        for mut candidate in self.viable_among(&free, &args, &[], None) {
+            candidate.fits.remove(0);
+            viable.push(candidate);
+        }
+        if viable.is_empty() {
             return None;
         }
-        let args: Vec<Arg> = operands.iter().map(|o| Arg::Operand(o.clone(), span)).collect();
-        let mut user = match self.lookup(&key, span) {
-            Ok(Some(Entity::Functions(set))) => set.user,
-            _ => Vec::new(),
+        let best = match self.best_of(&viable) {
+            Ok(best) => best,
+            Err(rivals) => {
+                let rivals: Vec<&FunctionRef> = rivals.iter().map(|i| &viable[*i].function).collect();
+                return Some(self.ambiguous(&rivals, &args, name, span));
+            }
         };
-        self.add_associated(&mut user, &key, &args);
-        user.retain(|f| f.record.is_none());
-        if user.is_empty() {
-            return None;
+        let found = viable.swap_remove(best);
+        if best < of_members {
+            let args = args[1..].to_vec();
+            return Some(self.inline_call(&found.function, &found.template_args, this, args, span));
         }
-        match self.choose(&user, &args, &[], None, name, span) {
-            Ok((f, template_args)) => Some(self.inline_call(&f, &template_args, None, args, span)),
-            Err(_) => None,
-        }
+        let spec = self.specialisation(&found.function, &free, &found.template_args, &args);
+        Some(match spec {
+            Some(spec) => self.inline_call(&spec, &[], None, args, span),
+            None => self.inline_call(&found.function, &found.template_args, None, args, span),
+        })
     }
 
     pub(super) fn pointer_op(&mut self, op: BinOp, a: Operand, b: Operand, span: Span) -> Res<Operand> {

@@ -3,6 +3,7 @@
 use super::context::*;
 use super::convert::Rank;
 use super::library::Call;
+use super::ordering::{Candidate, Fit};
 use super::types::*;
 use super::tyres::{has_auto, space_of};
 use super::value::*;
@@ -11,13 +12,13 @@ use crate::source::Span;
 use anymetal_ir::MathMode;
 
 impl Sema<'_> {
-    /// Is the function viable for the arguments? Its template arguments and the ranks of the conversions.
+    /// Is the function viable for the arguments? Its template arguments and how well the arguments fit.
     pub fn viable(
         &mut self,
         f: &FunctionRef,
         args: &[Arg],
         this: Option<&LValue>,
-    ) -> Option<(Vec<TemplateArg>, Vec<Rank>)> {
+    ) -> Option<(Vec<TemplateArg>, Vec<Fit>)> {
         let given = f.args.clone();
         self.viable_with(f, &given, args, this)
     }
@@ -28,7 +29,7 @@ impl Sema<'_> {
         explicit: &[TemplateArg],
         args: &[Arg],
         this: Option<&LValue>,
-    ) -> Option<(Vec<TemplateArg>, Vec<Rank>)> {
+    ) -> Option<(Vec<TemplateArg>, Vec<Fit>)> {
         let params = &f.decl.params;
         let variadic = params.last().is_some_and(|p| p.is_pack);
         let required = params.iter().filter(|p| p.default.is_none() && !p.is_pack).count();
@@ -40,8 +41,8 @@ impl Sema<'_> {
             _ if !explicit.is_empty() => return None,
             _ => Vec::new(),
         };
-        let mut ranks = Vec::with_capacity(args.len() + 1);
-        ranks.push(self.rank_this(f, this)?);
+        let mut fits = Vec::with_capacity(args.len() + 1);
+        fits.push(Fit::object(self.rank_this(f, this)?));
         let env = match &f.decl.template {
             Some(header) => self.template_env(&f.env.clone(), header, &template_args),
             None => f.env.clone(),
@@ -53,7 +54,7 @@ impl Sema<'_> {
                     let Some(param) = param else {
                         return Err(Fail::Reported);
                     };
-                    ranks.push(s.rank_param(param, arg, i >= params.len() - 1)?);
+                    fits.push(s.rank_param(param, arg, i >= params.len() - 1)?);
                 }
                 if let Some(header) = &f.decl.template
                     && let Some(e) = &header.requires
@@ -67,13 +68,17 @@ impl Sema<'_> {
                 Ok(())
             })
         });
-        ok.map(|()| (template_args, ranks))
+        ok.map(|()| (template_args, fits))
     }
 
     /// How well an object fits the qualifiers of a member function; `None` if it may not be called.
     pub fn rank_this(&mut self, f: &FunctionRef, this: Option<&LValue>) -> Option<Rank> {
-        let is_member =
-            f.record.is_some() && !f.decl.specs.is_static && !matches!(f.decl.kind, ast::FunctionKind::Constructor);
+        let wanted = f.decl.this_quals.space.map_or(Space::Thread, |(s, _)| space_of(s));
+        if matches!(f.decl.kind, ast::FunctionKind::Constructor) {
+            // Objects are made in thread memory and stored from there.
+            return Some(u32::from(wanted != Space::Thread));
+        }
+        let is_member = f.record.is_some() && !f.decl.specs.is_static;
         let (true, Some(this)) = (is_member, this) else {
             return Some(0);
         };
@@ -84,32 +89,30 @@ impl Sema<'_> {
         {
             return None;
         }
-        let wanted = f.decl.this_quals.space.map_or(Space::Thread, |(s, _)| space_of(s));
-        let mut r = u32::from(this.is_const != f.decl.this_quals.is_const);
-        if wanted != this.space() {
-            // Metal refuses this where an overload is missing; here the one that is there is taken.
-            if f.decl.this_quals.space.is_some() {
-                return None;
-            }
-            r += 40;
+        // What is computed at compile time or held in registers has no place that could be the wrong one.
+        if wanted != super::convert::known_space(this, wanted) {
+            return None;
         }
-        Some(r)
+        Some(u32::from(this.is_const != f.decl.this_quals.is_const) + 2 * u32::from(wanted != this.space()))
     }
 
-    pub(super) fn rank_param(&mut self, param: &ast::Param, arg: &Arg, last: bool) -> Res<Rank> {
+    pub(super) fn rank_param(&mut self, param: &ast::Param, arg: &Arg, last: bool) -> Res<Fit> {
         if has_auto(&param.ty) {
             let Arg::Operand(operand, _) = arg else {
                 return Err(Fail::Reported);
             };
             let t = self.deduce_auto(&param.ty, operand)?;
-            return self.rank(arg, &t).map(|r| r + 1).ok_or(Fail::Reported);
+            let rank = self.rank(arg, &t).ok_or(Fail::Reported)?;
+            return Ok(Fit::new(rank, t.is_reference()));
         }
         if param.is_pack && last {
             // The element types were deduced from the arguments themselves.
-            return Ok(1);
+            let by_reference = matches!(param.ty.kind, ast::TyKind::LRef(_) | ast::TyKind::RRef(_));
+            return Ok(Fit::new(0, by_reference));
         }
         let t = self.param_type(&param.ty)?;
-        self.rank(arg, &t).ok_or(Fail::Reported)
+        let rank = self.rank(arg, &t).ok_or(Fail::Reported)?;
+        Ok(Fit::new(rank, t.is_reference()))
     }
 
     /// A parameter's type: arrays and functions decay.
@@ -137,20 +140,52 @@ impl Sema<'_> {
         what: &str,
         span: Span,
     ) -> Res<(FunctionRef, Vec<TemplateArg>)> {
-        match self.best(candidates, args, explicit, this)? {
-            Some((f, template_args, _)) => Ok((f, template_args)),
+        match self.best(candidates, args, explicit, this, what, span)? {
+            Some(found) => Ok((found.function, found.template_args)),
             None => self.no_match(candidates, args, explicit, this, what, span),
         }
     }
 
+    /// The candidate that fits best, if one takes the arguments.
     pub(super) fn best(
         &mut self,
         candidates: &[FunctionRef],
         args: &[Arg],
         explicit: &[TemplateArg],
         this: Option<&LValue>,
+        what: &str,
+        span: Span,
     ) -> Res<Option<Candidate>> {
-        let mut best: Option<Candidate> = None;
+        let mut viable = self.viable_among(candidates, args, explicit, this);
+        if viable.is_empty() {
+            return Ok(None);
+        }
+        let best = match self.best_of(&viable) {
+            Ok(best) => best,
+            Err(rivals) => {
+                let rivals: Vec<&FunctionRef> = rivals.iter().map(|i| &viable[*i].function).collect();
+                return self.ambiguous(&rivals, args, what, span);
+            }
+        };
+        let mut found = viable.swap_remove(best);
+        if found.function.decl.template.is_some()
+            && let Some(spec) = self.specialisation(&found.function, candidates, &found.template_args, args)
+        {
+            found.function = spec;
+            found.template_args = Vec::new();
+        }
+        Ok(Some(found))
+    }
+
+    /// The candidates that take the arguments.
+    pub(super) fn viable_among(
+        &mut self,
+        candidates: &[FunctionRef],
+        args: &[Arg],
+        explicit: &[TemplateArg],
+        this: Option<&LValue>,
+    ) -> Vec<Candidate> {
+        let mut viable: Vec<Candidate> = Vec::new();
         for f in candidates {
             if is_specialisation(f) {
                 continue;
@@ -160,26 +195,34 @@ impl Sema<'_> {
             } else {
                 explicit.to_vec()
             };
-            let Some((template_args, ranks)) = self.viable_with(f, &given, args, this) else {
-                continue;
-            };
-            let better = match &best {
-                None => true,
-                Some((g, _, other)) => is_better(f, &ranks, g, other),
-            };
-            if better {
-                best = Some((f.clone(), template_args, ranks));
+            if let Some((template_args, fits)) = self.viable_with(f, &given, args, this) {
+                viable.push(Candidate {
+                    function: f.clone(),
+                    template_args,
+                    fits,
+                    arguments: args.len(),
+                });
             }
         }
-        let Some((f, template_args, ranks)) = best else {
-            return Ok(None);
-        };
-        if f.decl.template.is_some()
-            && let Some(spec) = self.specialisation(&f, candidates, &template_args, args)
-        {
-            return Ok(Some((spec, Vec::new(), ranks)));
+        viable
+    }
+
+    /// The error of a call that several functions take equally well.
+    pub(super) fn ambiguous<T>(&self, rivals: &[&FunctionRef], args: &[Arg], what: &str, span: Span) -> Res<T> {
+        let types = self.args_types(args);
+        let message = format!(
+            "the call of '{what}' with the arguments {types} is ambiguous: {} functions take them, and none of them better than all others",
+            rivals.len()
+        );
+        let mut d = self.diagnostic("E0493", message, span);
+        for f in rivals.iter().take(4) {
+            d = d.secondary(f.decl.span, "candidate");
         }
-        Ok(Some((f, template_args, ranks)))
+        if rivals.len() > 4 {
+            d = d.note(format!("{} more candidates are not shown", rivals.len() - 4));
+        }
+        let d = d.help("cast an argument to the type of the parameter that is meant");
+        Err(Fail::Error(Box::new(d)))
     }
 
     /// An explicit specialisation of a function template for these arguments.
@@ -296,7 +339,7 @@ impl Sema<'_> {
         None
     }
 
-    /// Calls one of a set of functions.
+    /// Calls one of the functions of a name, those in the namespaces of the arguments' classes among them.
     pub fn call_set(
         &mut self,
         set: &FunctionSet,
@@ -305,15 +348,26 @@ impl Sema<'_> {
         this: Option<LValue>,
         span: Span,
     ) -> Res<Operand> {
-        let mut user = set.user.clone();
+        let mut set = set.clone();
         if this.is_none() {
-            self.add_associated(&mut user, name, &args);
+            self.add_associated(&mut set.user, name, &args);
         }
-        let found = self.best(&user, &args, &set.args, this.as_ref())?;
+        self.call_among(&set, name, args, this, span)
+    }
+
+    /// Calls one of a set of functions.
+    pub(super) fn call_among(
+        &mut self,
+        set: &FunctionSet,
+        name: &str,
+        args: Vec<Arg>,
+        this: Option<LValue>,
+        span: Span,
+    ) -> Res<Operand> {
+        let user = &set.user;
+        let found = self.best(user, &args, &set.args, this.as_ref(), name, span);
         if let Some((function, namespace)) = set.library {
-            let exact = found
-                .as_ref()
-                .is_some_and(|(_, _, ranks)| ranks.iter().all(|r| *r < super::convert::PROMOTE));
+            let exact = matches!(&found, Ok(Some(found)) if found.fits.iter().all(|fit| fit.is_exact()));
             if !exact {
                 let former = self.at(span);
                 let math = self.math;
@@ -335,16 +389,17 @@ impl Sema<'_> {
                 self.math = math;
                 self.at(former);
                 match (result, found) {
-                    (Err(_), Some((f, template_args, _))) => {
-                        return self.inline_call(&f, &template_args, this, args, span);
+                    (Err(_), Ok(Some(found))) => {
+                        return self.inline_call(&found.function, &found.template_args, this, args, span);
                     }
+                    (Err(_), Err(fail)) => return Err(fail),
                     (result, _) => return result,
                 }
             }
         }
-        match found {
-            Some((f, template_args, _)) => self.inline_call(&f, &template_args, this, args, span),
-            None => self.no_match(&user, &args, &set.args, this.as_ref(), name, span),
+        match found? {
+            Some(found) => self.inline_call(&found.function, &found.template_args, this, args, span),
+            None => self.no_match(user, &args, &set.args, this.as_ref(), name, span),
         }
     }
 
@@ -379,9 +434,6 @@ impl Sema<'_> {
     }
 }
 
-/// A function that takes the arguments, its template arguments, and how well each argument fits.
-type Candidate = (FunctionRef, Vec<TemplateArg>, Vec<Rank>);
-
 pub(super) fn is_specialisation(f: &FunctionRef) -> bool {
     f.decl.template.as_ref().is_some_and(|t| t.params.is_empty())
 }
@@ -393,40 +445,5 @@ pub(super) fn depends(ty: &ast::Ty) -> bool {
         ast::TyKind::Decltype(_) => true,
         ast::TyKind::LRef(t) | ast::TyKind::Pointer(t) => depends(t),
         _ => false,
-    }
-}
-
-pub(super) fn is_better(f: &FunctionRef, a: &[Rank], g: &FunctionRef, b: &[Rank]) -> bool {
-    let worse = a.iter().zip(b).any(|(x, y)| x > y);
-    let better = a.iter().zip(b).any(|(x, y)| x < y);
-    if better != worse {
-        return better;
-    }
-    if better && worse {
-        return a.iter().sum::<u32>() < b.iter().sum::<u32>();
-    }
-    let template = |f: &FunctionRef| f.decl.template.is_some() || f.decl.params.iter().any(|p| has_auto(&p.ty));
-    match (template(f), template(g)) {
-        (false, true) => true,
-        (true, false) => false,
-        (false, false) => false,
-        (true, true) => {
-            let score = |f: &FunctionRef| -> (u32, bool) {
-                (
-                    f.decl
-                        .params
-                        .iter()
-                        .map(|p| super::instance::ty_speciality(&p.ty))
-                        .sum(),
-                    f.decl.template.as_ref().is_some_and(|t| t.requires.is_some()),
-                )
-            };
-            let variadic = |f: &FunctionRef| f.decl.params.last().is_some_and(|p| p.is_pack);
-            match (variadic(f), variadic(g)) {
-                (false, true) => true,
-                (true, false) => false,
-                _ => score(f) > score(g),
-            }
-        }
     }
 }

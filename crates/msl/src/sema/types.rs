@@ -113,7 +113,7 @@ pub enum Reference {
 }
 
 /// A type with its qualifiers. For a reference the qualifiers are those of the referred type.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug)]
 pub struct QualType {
     /// The type.
     pub ty: Type,
@@ -125,6 +125,28 @@ pub struct QualType {
     pub space: Option<Space>,
     /// `&` or `&&`
     pub reference: Reference,
+    /// The element type of a `metal::array`, which is copied where an array of C becomes a pointer. No part of the identity.
+    pub of_class: bool,
+}
+
+impl QualType {
+    fn identity(&self) -> (&Type, bool, bool, Option<Space>, Reference) {
+        (&self.ty, self.is_const, self.is_volatile, self.space, self.reference)
+    }
+}
+
+impl PartialEq for QualType {
+    fn eq(&self, other: &Self) -> bool {
+        self.identity() == other.identity()
+    }
+}
+
+impl Eq for QualType {}
+
+impl std::hash::Hash for QualType {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        self.identity().hash(state);
+    }
 }
 
 impl From<Type> for QualType {
@@ -135,6 +157,7 @@ impl From<Type> for QualType {
             is_volatile: false,
             space: None,
             reference: Reference::None,
+            of_class: false,
         }
     }
 }

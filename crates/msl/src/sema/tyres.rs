@@ -103,7 +103,13 @@ impl Sema<'_> {
                     Some(e) => self.array_bound(e)?,
                     None => u64::MAX,
                 };
-                array_of(element, n)
+                array_of(
+                    QualType {
+                        of_class: false,
+                        ..element
+                    },
+                    n,
+                )
             }
             TyKind::Function(f) => {
                 let result = self.resolve_type(&f.ret)?;
@@ -289,9 +295,18 @@ pub fn has_auto(ty: &ast::Ty) -> bool {
 
 /// The type of an initialiser after array-to-pointer decay, without qualifiers.
 pub fn decayed(operand: &Operand) -> QualType {
+    match operand.ty() {
+        Type::Array(element, _) if element.of_class => operand.ty().clone().into(),
+        _ => to_first(operand),
+    }
+}
+
+/// An array of either kind as a pointer to its first element.
+pub fn to_first(operand: &Operand) -> QualType {
     match (operand.ty(), operand) {
         (Type::Array(element, _), Operand::Place(place)) => {
             let mut pointee = (**element).clone();
+            pointee.of_class = false;
             pointee.is_const |= place.is_const && place.space() != Space::Constant;
             pointee.space = Some(place.space());
             pointer_to(pointee).into()
@@ -312,5 +327,6 @@ pub fn array_of(mut element: QualType, n: u64) -> QualType {
         is_volatile,
         space,
         reference: Reference::None,
+        of_class: false,
     }
 }

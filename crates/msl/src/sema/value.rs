@@ -171,6 +171,7 @@ impl LValue {
             is_volatile: self.is_volatile,
             space: Some(self.space()),
             reference: super::types::Reference::None,
+            of_class: false,
         }
     }
 

@@ -30,6 +30,7 @@ impl Compiled {
         let options = CudaOptions {
             checked: options.checked,
             force_incompatible: options.force_incompatible,
+            static_overhang_zero: options.static_overhang_zero,
         };
         let compiled = CudaKernel::compile(kernel.clone(), context, &options);
         Ok(Self(compiled.map_err(|error| refuse(kernel, error.to_string()))?))

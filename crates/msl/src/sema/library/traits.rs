@@ -131,7 +131,8 @@ fn signedness(ty: QualType, signed: bool) -> QualType {
 /// `metal::array<T, N>` behaves as an array that is copied as a value.
 fn instantiate_array(sema: &mut Sema<'_>, args: &[TemplateArg], span: Span) -> Res<QualType> {
     let args = flatten(args);
-    let element = type_at(sema, "array", &args, 0, span)?.clone();
+    let mut element = type_at(sema, "array", &args, 0, span)?.clone();
+    element.of_class = true;
     let count = int_at(sema, "array", &args, 1, span)?;
     match u64::try_from(count) {
         Ok(count) => Ok(Type::Array(Rc::new(element), count).into()),

@@ -1,0 +1,49 @@
+//! The PTX of every test kernel and of our own kernels, assembled for the chips that the CUDA backend supports. No GPU takes part.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use crate::python::{Environment, run};
+use crate::steps::{anymetal, root};
+
+/// The package that has NVIDIA's assembler, about 40 MB.
+const PACKAGE: &str = "nvidia-cuda-nvcc==13.5.37";
+
+/// Chips that everything is assembled for.
+const EVERYTHING: &str = "sm_90a";
+/// Chips that the test kernels are assembled for; they differ from each other in few instructions.
+const TESTS: &str = "sm_80,sm_100a,sm_120a";
+
+/// Compiles and assembles.
+pub fn check(environment: &Environment) -> Result<(), String> {
+    let assembler = assembler(environment)?;
+    for (chips, folders) in [
+        (EVERYTHING, &["tests/kernels", "tests/talk", "kernels"][..]),
+        (TESTS, &["tests/kernels", "tests/talk"][..]),
+    ] {
+        let mut command = Command::new(anymetal());
+        command.arg("test").args(folders).args(["--ptx", chips, "--ptxas"]);
+        print!("{}", run(command.arg(&assembler).current_dir(root()))?);
+    }
+    Ok(())
+}
+
+/// The assembler, fetched once and kept with the environment.
+fn assembler(environment: &Environment) -> Result<PathBuf, String> {
+    let folder = environment.work_folder().join("nvcc-13.5.37");
+    let program = folder.join("nvidia/cu13/bin/ptxas");
+    if program.exists() {
+        return Ok(program);
+    }
+    println!("   fetching {PACKAGE} (once)");
+    std::fs::create_dir_all(&folder).map_err(|error| format!("cannot create {}: {error}", folder.display()))?;
+    // Only the assembler is wanted, none of what the package depends on.
+    let mut pip = Command::new(environment.interpreter());
+    pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"]);
+    pip.args(["--only-binary=:all:", "--no-deps", "--target"]);
+    run(pip.arg(&folder).arg(PACKAGE))?;
+    if program.exists() {
+        return Ok(program);
+    }
+    Err(format!("{PACKAGE} has no nvidia/cu13/bin/ptxas"))
+}
