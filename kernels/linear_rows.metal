@@ -108,7 +108,7 @@ inline void linear_rows_tile(device const float* x, device const float* w, devic
 }
 
 template <int ACTIVATION>
-[[kernel]] void linear_rows(device const float* x [[buffer(0)]],
+[[kernel, max_total_threads_per_threadgroup(64)]] void linear_rows(device const float* x [[buffer(0)]],
                             constant linear_rows_sizes& size [[buffer(1)]],
                             device const float* w0 [[buffer(2)]],
                             device float* y0 [[buffer(3)]],
@@ -126,7 +126,7 @@ template <int ACTIVATION>
 }
 
 template <int ACTIVATION>
-[[kernel]] void linear_rows_bias(device const float* x [[buffer(0)]],
+[[kernel, max_total_threads_per_threadgroup(64)]] void linear_rows_bias(device const float* x [[buffer(0)]],
                                  constant linear_rows_sizes& size [[buffer(1)]],
                                  device const float* w0 [[buffer(2)]],
                                  device float* y0 [[buffer(3)]],

@@ -24,17 +24,17 @@ pub(super) struct Dispatcher {
     /// Buffers over constants, by address and length, with the arrays that keep them alive. A device copies each once.
     constants: Mutex<HashMap<(usize, usize), (Array, Buffer)>>,
     /// Weights and biases as the terms of products, by their addresses.
-    terms: Mutex<HashMap<(usize, usize), Terms>>,
+    terms: Mutex<HashMap<Vec<(usize, usize)>, Terms>>,
 }
 
-/// A weight with its bias, and both in terms.
+/// Weights and biases, whose addresses are the key as long as they live, in terms.
 struct Terms {
-    of: (Array, Option<Array>),
+    _of: Vec<Array>,
     terms: Array,
 }
 
 /// See [`super::fused::split_width`].
-fn split_weight(w: &Array, bias: Option<&Array>) -> Result<Array, OpError> {
+fn split_weight(w: &Array, bias: Option<&Array>, out: &mut Vec<half::bf16>) -> Result<(), OpError> {
     let &[n, k] = w.shape() else {
         return Err(OpError::invalid(format!("{w:?} is no weight of a linear layer")));
     };
@@ -45,7 +45,7 @@ fn split_weight(w: &Array, bias: Option<&Array>) -> Result<Array, OpError> {
         let rest = v - high(v).to_f32();
         if rest.is_nan() { 0.0 } else { rest }
     };
-    let mut out = Vec::with_capacity(n * super::fused::split_width(k));
+    out.reserve(n * super::fused::split_width(k));
     for (row, values) in values.chunks_exact(k.max(1)).enumerate() {
         out.extend(values.iter().map(|&v| high(v)));
         out.extend(values.iter().map(|&v| high(rest(v))));
@@ -55,7 +55,7 @@ fn split_weight(w: &Array, bias: Option<&Array>) -> Result<Array, OpError> {
         (tail[0], tail[1], tail[2]) = (high(b), high(rest(b)), high(rest(rest(b))));
         out.extend(tail);
     }
-    Ok(Array::from_values(&[n, super::fused::split_width(k)], out)?)
+    Ok(())
 }
 
 impl Dispatcher {
@@ -84,7 +84,7 @@ impl Dispatcher {
 
     /// True when kernels read constants where they lie, so that those have the alignment that they have in the file.
     pub fn in_place(&self) -> bool {
-        true
+        self.device.gpu().is_none()
     }
 
     pub fn queue(&self) -> &Queue {
@@ -111,14 +111,30 @@ impl Dispatcher {
 
     /// A kernel that was generated, compiled once.
     pub fn generated_pipeline(&self, kernel: Kernel) -> Result<Pipeline, OpError> {
-        let text = anymetal::ir::print(&kernel);
+        self.from_ir(kernel, &ExecutionOptions::default())
+    }
+
+    /// The pipeline for threadgroups of exactly so many threads. A GPU's compiler gives their threads more registers than those of the
+    /// largest threadgroups could have. `asset` says that the kernel is somebody else's.
+    pub fn for_threads(&self, pipeline: &Pipeline, threads: usize, asset: bool) -> Result<Pipeline, OpError> {
+        let known = pipeline.ir().max_threads;
+        if self.in_place() || known.is_some_and(|n| n as usize <= threads) {
+            return Ok(pipeline.clone());
+        }
+        let mut kernel = (**pipeline.ir()).clone();
+        kernel.max_threads = Some(threads as u32);
+        self.from_ir(kernel, &ExecutionOptions::default().with_checked(asset && !self.trust))
+    }
+
+    fn from_ir(&self, kernel: Kernel, execution: &ExecutionOptions) -> Result<Pipeline, OpError> {
+        let text = format!("{execution:?}\n{}", anymetal::ir::print(&kernel));
         let mut known = self.generated.lock().unwrap_or_else(|e| e.into_inner());
         if let Some(found) = known.get(&text) {
             return Ok(found.clone());
         }
         let pipeline = self
             .device
-            .new_pipeline_from_ir(Arc::new(kernel), &ExecutionOptions::default())
+            .new_pipeline_from_ir(Arc::new(kernel), execution)
             .map_err(|error| OpError::Kernel(format!("a generated kernel: {error}")))?;
         known.insert(text, pipeline.clone());
         Ok(pipeline)
@@ -136,19 +152,25 @@ impl Dispatcher {
         Ok(buffer)
     }
 
-    /// A weight [N, K] and a bias [N] in the terms that go with split rows, made once.
-    pub fn split_weight(&self, w: &Array, bias: Option<&Array>) -> Result<Array, OpError> {
+    /// Weights [N, K] and their biases [N], one behind the other, in the terms that go with split rows; made once.
+    pub fn split_weights(&self, layers: &[(&Array, Option<&Array>)]) -> Result<Array, OpError> {
         let address = |array: &Array| array.bytes().as_ptr() as usize;
-        let key = (address(w), bias.map_or(0, address));
+        let key: Vec<(usize, usize)> = layers
+            .iter()
+            .map(|(w, bias)| (address(w), bias.map_or(0, address)))
+            .collect();
         let mut known = self.terms.lock().unwrap_or_else(|e| e.into_inner());
-        if let Some(found) = known.get(&key)
-            && found.of.0.shape() == w.shape()
-        {
+        if let Some(found) = known.get(&key) {
             return Ok(found.terms.clone());
         }
-        let terms = split_weight(w, bias)?;
-        let of = (w.clone(), bias.cloned());
-        known.insert(key, Terms { of, terms: terms.clone() });
+        let mut all = Vec::new();
+        for (w, bias) in layers {
+            split_weight(w, *bias, &mut all)?;
+        }
+        let terms = Array::from_values(&[all.len()], all)?;
+        let kept = layers.iter().flat_map(|(w, bias)| std::iter::once(*w).chain(*bias));
+        let of = kept.cloned().collect();
+        known.insert(key, Terms { _of: of, terms: terms.clone() });
         Ok(terms)
     }
 

@@ -136,21 +136,24 @@ pub(super) fn linear_rows_launch(
     })
 }
 
-/// The kernel of x [M, K] times w [N, K] with a result in `f32`: x at 0, w at 1, the result at 2. For `f16` and `bf16` on
-/// devices that stage large tiles.
+/// The kernel of x [M, K] times `layers` matrices w [N, K] with results in `f32`: x at 0, w at 1, the results at 2. For `f16` and
+/// `bf16` on devices that stage large tiles.
 pub(super) fn wide_matmul_launch(
     dispatcher: &Dispatcher,
     element: ElementType,
     [m, n, k]: [usize; 3],
+    layers: usize,
 ) -> Result<Launch, OpError> {
     let name = type_name(element).ok_or_else(|| OpError::Element(element.to_string()))?;
     let name = format!("matmul_{name}_f32_nt_128x128");
     let mut sizes = ints(&[int(m)?, int(n)?, int(k)?, int(k)?, int(k)?, int(n)?]);
-    sizes.extend_from_slice(&[0; 24]);
+    for step in [0, n * k, m * n] {
+        sizes.extend_from_slice(&(step as i64).to_le_bytes());
+    }
     Ok(Launch {
         pipeline: dispatcher.own_pipeline(&name, MATMUL, "matmul.metal")?,
         sizes: (3, sizes),
-        groups: [n.div_ceil(128), m.div_ceil(128), 1],
+        groups: [n.div_ceil(128), m.div_ceil(128), layers],
         threads: 128,
     })
 }

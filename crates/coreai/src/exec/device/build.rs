@@ -18,7 +18,7 @@ use crate::exec::native::Native;
 use crate::exec::plan::{self, KernelCall, Plan, SlotType, Step, StepOp};
 use crate::program::OpCode;
 
-use super::{Action, Bind, DevicePlan, Dispatch, MemoryId, Site, Source, What};
+use super::{Action, Bind, DevicePlan, Dispatch, MemoryId, START, Site, Source, What};
 
 /// An expression that reads more memories, or does more, is cut in two.
 const MAX_LOADS: usize = 12;
@@ -127,8 +127,20 @@ impl Build<'_> {
         Ok(self.out.memories.len() as u32 - 1)
     }
 
-    pub fn act(&mut self, what: What) {
+    pub fn act(&mut self, mut what: What) {
+        if let What::Dispatch(dispatch) = &mut what {
+            let threads = dispatch.threadgroup.iter().product();
+            // The pipeline at hand runs as well, only slower.
+            if let Ok(exact) = self.dispatcher.for_threads(&dispatch.pipeline, threads, dispatch.asset) {
+                dispatch.pipeline = exact;
+            }
+        }
         self.out.actions.push(Action { what, step: self.step });
+    }
+
+    /// What was added last.
+    pub fn last_action(&mut self) -> Option<&mut What> {
+        self.out.actions.last_mut().map(|action| &mut action.what)
     }
 
     /// An operand of a step as an expression.
@@ -154,38 +166,44 @@ impl Build<'_> {
         let value = self.values[slot as usize]
             .clone()
             .ok_or_else(|| OpError::invalid("a value of the plan is missing"))?;
-        let memory = self.written(&value.node, &value.shape)?;
-        let ty = &self.plan.slots[slot as usize];
-        self.values[slot as usize] = Some(Operand {
-            node: Node::dense(memory.clone(), ty.element, &ty.shape),
-            ..value
-        });
-        Ok(match memory {
-            Memory::Value(id) => Source::Memory(id),
-            Memory::Constant(array) => Source::Constant(array),
-        })
+        let (node, source) = self.written(&value.node, &value.shape)?;
+        self.values[slot as usize] = Some(Operand { node, ..value });
+        Ok(source)
     }
 
-    /// The memory that holds an expression's elements.
-    fn written(&mut self, node: &Arc<Node>, shape: &[usize]) -> Result<Memory, OpError> {
-        if let Some(memory) = node.as_dense(shape) {
-            return Ok(memory.clone());
-        }
+    /// An expression's elements in memory, dense, and the expression that reads them there.
+    fn written(&mut self, node: &Arc<Node>, shape: &[usize]) -> Result<(Arc<Node>, Source), OpError> {
         let element = node.element();
+        if let Some((memory, first)) = node.as_dense(shape) {
+            let start = first * element.size();
+            match memory {
+                Memory::Value(id) if start.is_multiple_of(START) => {
+                    return Ok((node.clone(), Source::Memory(*id, start)));
+                }
+                Memory::Constant(array) => {
+                    let end = start + checked_len(element, shape)? * element.size();
+                    let part = array.shared().slice(start..end).ok_or_else(too_complex)?;
+                    return Ok((node.clone(), Source::Constant(Array::new(element, shape, part)?)));
+                }
+                Memory::Value(_) => {}
+            }
+        }
         let to = self.memory(element, shape)?;
+        let dense = Node::dense(Memory::Value(to), element, shape);
+        let done = (dense, Source::Memory(to, 0));
         if shape.contains(&0) {
-            return Ok(Memory::Value(to));
+            return Ok(done);
         }
         if let Some(program) = self.fused(node, shape)
             && let Some(generated) = program.kernel()
         {
             self.generated(generated, to, label("rows", node))?;
-            return Ok(Memory::Value(to));
+            return Ok(done);
         }
         let node = self.without_deferred(node, shape.len())?;
         let generated = map_kernel(shape, &node, Form::Dense(element)).ok_or_else(too_complex)?;
         self.generated(generated, to, label("map", &node))?;
-        Ok(Memory::Value(to))
+        Ok(done)
     }
 
     /// The expression as a row kernel that makes the reductions in it, when their rows are the expression's.
@@ -201,6 +219,7 @@ impl Build<'_> {
             stages,
             result,
             by_element: true,
+            terms: false,
         })
     }
 
@@ -325,6 +344,7 @@ impl Build<'_> {
             result: renumbered(&reduced.finish, stage),
             by_element: false,
             output: element,
+            terms: false,
         };
         let mut generated = program.kernel();
         if generated.is_none() && stage > 0 {
@@ -343,7 +363,7 @@ impl Build<'_> {
     /// Adds a dispatch of a generated kernel that writes `to`.
     pub fn generated(&mut self, generated: Generated, to: MemoryId, label: String) -> Result<(), OpError> {
         let pipeline = self.dispatcher.generated_pipeline(generated.kernel)?;
-        let mut binds = vec![(OUTPUT, Bind::Buffer(Source::Memory(to)))];
+        let mut binds = vec![(OUTPUT, Bind::Buffer(Source::Memory(to, 0)))];
         if !generated.checks.is_empty() {
             binds.push((STATUS, Bind::Status(self.out.sites.len())));
             for check in generated.checks {
@@ -358,7 +378,7 @@ impl Build<'_> {
         }
         for (i, input) in generated.inputs.into_iter().enumerate() {
             let source = match input.memory {
-                Memory::Value(id) => Source::Memory(id),
+                Memory::Value(id) => Source::Memory(id, 0),
                 Memory::Constant(array) => Source::Constant(array),
             };
             binds.push((FIRST_INPUT + i as u32, Bind::Buffer(source)));
@@ -370,6 +390,7 @@ impl Build<'_> {
             threadgroup: [generated.threadgroup, 1, 1],
             groups: generated.groups,
             writes: vec![to],
+            asset: false,
             label,
         })));
         Ok(())
@@ -400,11 +421,9 @@ impl Build<'_> {
                 let node = match x.node.reshaped(&x.shape, shape) {
                     Some(node) => node,
                     None => {
-                        let memory = match self.source(&step.inputs[0])? {
-                            Source::Memory(id) => Memory::Value(id),
-                            Source::Constant(array) => Memory::Constant(array),
-                        };
-                        Node::dense(memory, x.node.element(), shape)
+                        self.source(&step.inputs[0])?;
+                        let x = self.operand(&step.inputs[0])?;
+                        x.node.reshaped(&x.shape, shape).ok_or_else(too_complex)?
                     }
                 };
                 self.keep(output, node, shape)
@@ -473,8 +492,9 @@ impl Build<'_> {
                     return Ok(());
                 }
                 Lowered::Dense { node, space } => {
-                    let memory = self.written(&node, &space)?;
-                    return self.keep(slot, Node::dense(memory, node.element(), shape), shape);
+                    let (node, _) = self.written(&node, &space)?;
+                    let node = node.reshaped(&space, shape).ok_or_else(too_complex)?;
+                    return self.keep(slot, node, shape);
                 }
                 Lowered::Reduced(reduced) => {
                     let rank = shape.len();
@@ -521,8 +541,12 @@ impl Build<'_> {
         }
         let element = program.output;
         let to = self.memory(element, &program.shape)?;
+        program.terms = order.is_none() && self.wants_terms(slot);
         let generated = program.kernel().ok_or_else(too_complex)?;
         self.generated(generated, to, label("rows", &program.result))?;
+        if program.terms {
+            self.add_terms(slot)?;
+        }
         let dense = Node::dense(Memory::Value(to), element, &program.shape);
         let node = match order {
             Some(order) => {
@@ -613,8 +637,8 @@ impl Build<'_> {
                         let float = |v| Node::float(ty.element, v);
                         node = Node::op(MapOp::Select, vec![node, float(0.0), float(-1e4)], ty.element);
                     }
-                    let memory = self.written(&node, &x.shape)?;
-                    mask = Some((memory, wide));
+                    let (_, source) = self.written(&node, &x.shape)?;
+                    mask = Some((source, wide));
                 }
                 let wide = mask.as_ref().map(|(_, shape)| shape.as_slice());
                 let launch = library::attention_launch(self.dispatcher, ty.element, wide, *scale, shape)?;
@@ -622,11 +646,7 @@ impl Build<'_> {
                 for (index, source) in step.inputs.iter().take(3).enumerate() {
                     binds.push((index as u32, Bind::Buffer(self.source(source)?)));
                 }
-                if let Some((memory, _)) = mask {
-                    let source = match memory {
-                        Memory::Value(id) => Source::Memory(id),
-                        Memory::Constant(array) => Source::Constant(array),
-                    };
+                if let Some((source, _)) = mask {
                     binds.push((5, Bind::Buffer(source)));
                 }
                 self.launched(step, launch, binds, 3, native.name())
@@ -658,7 +678,7 @@ impl Build<'_> {
         let slot = step.outputs[0];
         let ty = self.plan.slots[slot as usize].clone();
         let to = self.memory(ty.element, &ty.shape)?;
-        binds.push((result, Bind::Buffer(Source::Memory(to))));
+        binds.push((result, Bind::Buffer(Source::Memory(to, 0))));
         binds.push((launch.sizes.0, Bind::Bytes(launch.sizes.1)));
         self.act(What::Dispatch(Box::new(Dispatch {
             pipeline: launch.pipeline,
@@ -667,6 +687,7 @@ impl Build<'_> {
             threadgroup: [launch.threads, 1, 1],
             groups: true,
             writes: vec![to],
+            asset: false,
             label: label.to_string(),
         })));
         self.values[slot as usize] = Some(in_memory(to, &ty));
@@ -708,7 +729,7 @@ impl Build<'_> {
             let bound = if shape.is_empty() { vec![1] } else { shape.clone() };
             binds.push((
                 (step.inputs.len() + i) as u32,
-                Bind::Tensor(Source::Memory(memory), *element, bound),
+                Bind::Tensor(Source::Memory(memory, 0), *element, bound),
             ));
             writes.push(memory);
             let ty = SlotType {
@@ -738,6 +759,7 @@ impl Build<'_> {
                 threadgroup: call.threadgroup,
                 groups: false,
                 writes,
+                asset: true,
                 label: format!("kernel {}", call.name),
             })));
             return Ok(());

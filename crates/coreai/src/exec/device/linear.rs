@@ -1,9 +1,11 @@
 //! Linear layers of a plan: which kernel, and which layers share a dispatch.
 
+use std::sync::Arc;
+
 use crate::array::Array;
 use crate::bytecode::ElementType;
 use crate::error::OpError;
-use crate::exec::fused::{Form, MapOp, Memory, Node, map_kernel, split_width};
+use crate::exec::fused::{Affine, Form, MapOp, Memory, Node, TERMS, map_kernel, split_width};
 use crate::exec::library;
 use crate::exec::native::{Activation, Native};
 use crate::exec::plan::{self, Step, StepOp};
@@ -18,6 +20,11 @@ const FEW_ROWS: usize = 192;
 const LAYERS: usize = 3;
 /// Fewer terms than this along K would show in the result: see [`split_width`].
 const MIN_SPLIT: usize = 256;
+
+/// True for float layers of M rows and K columns that are products of terms.
+fn in_terms(m: usize, k: usize) -> bool {
+    m > FEW_ROWS && k.is_multiple_of(8) && k >= MIN_SPLIT
+}
 
 /// One layer's constants.
 struct Layer {
@@ -50,15 +57,20 @@ impl Build<'_> {
                 return self.few_rows(step, sizes, bias, activation);
             }
             let many = sizes[0] > FEW_ROWS && k.is_multiple_of(8);
-            if many && element == ElementType::F32 && k >= MIN_SPLIT {
-                return self.in_terms(step, w, sizes, bias, activation);
+            if element == ElementType::F32 && in_terms(sizes[0], k) {
+                return self.in_terms(step, sizes, bias, activation);
             }
             if many && matches!(element, ElementType::F16 | ElementType::BF16) {
-                let launch = library::wide_matmul_launch(self.dispatcher, element, sizes)?;
+                let launch = library::wide_matmul_launch(self.dispatcher, element, sizes, 1)?;
                 let left = Bind::Buffer(self.source(&step.inputs[0])?);
                 let right = Bind::Buffer(Source::Constant(w.clone()));
-                let bias = if bias { step.inputs.get(2) } else { None };
-                return self.product(step, launch, [left, right], bias.cloned(), activation);
+                let slot = step.outputs[0];
+                let shape = self.plan.slots[slot as usize].shape.clone();
+                let to = self.memory(ElementType::F32, &shape)?;
+                self.multiply(launch, [left, right], to);
+                let node = Node::dense(Memory::Value(to), ElementType::F32, &shape);
+                let bias = if bias { step.inputs.get(2).cloned() } else { None };
+                return self.follow(slot, node, bias, activation);
             }
         }
         let launch = library::linear_launch(self.dispatcher, element, sizes, bias, activation)?;
@@ -124,7 +136,7 @@ impl Build<'_> {
             };
             let place = 2 + 3 * i as u32;
             binds.push((place, Bind::Buffer(Source::Constant(layer.w.clone()))));
-            binds.push((place + 1, Bind::Buffer(Source::Memory(to))));
+            binds.push((place + 1, Bind::Buffer(Source::Memory(to, 0))));
             if let Some(bias) = &layer.bias {
                 binds.push((place + 2, Bind::Buffer(Source::Constant(bias.clone()))));
             }
@@ -139,33 +151,76 @@ impl Build<'_> {
             threadgroup: [launch.threads, 1, 1],
             groups: true,
             writes,
+            asset: false,
             label: format!("linear of few rows, {} together", layers.len()),
         })));
         Ok(())
     }
 
-    /// A float layer as a product of `bfloat` terms.
-    fn in_terms(
-        &mut self,
-        step: &Step,
-        w: &Array,
-        [m, n, k]: [usize; 3],
-        bias: bool,
-        activation: Activation,
-    ) -> Result<(), OpError> {
-        let constant = match step.inputs.get(2).filter(|_| bias) {
-            None => None,
-            Some(plan::Source::Const(array)) => Some(array.clone()),
-            Some(_) => {
-                let launch = library::linear_launch(self.dispatcher, ElementType::F32, [m, n, k], bias, activation)?;
-                return self.launch(step, launch, &[0, 1, 4], 2, "linear");
-            }
-        };
-        let terms = self.dispatcher.split_weight(w, constant.as_ref())?;
+    /// Float layers of one x as a product of `bfloat` terms.
+    fn in_terms(&mut self, step: &Step, sizes: [usize; 3], bias: bool, activation: Activation) -> Result<(), OpError> {
+        let [m, n, k] = sizes;
+        let layers = self.together(step, sizes, bias, activation);
+        if layers.is_empty() {
+            let launch = library::linear_launch(self.dispatcher, ElementType::F32, sizes, bias, activation)?;
+            return self.launch(step, launch, &[0, 1, 4], 2, "linear");
+        }
+        let constants: Vec<(&Array, Option<&Array>)> = layers.iter().map(|l| (&l.w, l.bias.as_ref())).collect();
+        let terms = self.dispatcher.split_weights(&constants)?;
         let left = self.split_rows(&step.inputs[0], m, k)?;
-        let launch = library::wide_matmul_launch(self.dispatcher, ElementType::BF16, [m, n, split_width(k)])?;
-        let binds = [Bind::Buffer(Source::Memory(left)), Bind::Buffer(Source::Constant(terms))];
-        self.product(step, launch, binds, None, activation)
+        let launch = library::wide_matmul_launch(
+            self.dispatcher,
+            ElementType::BF16,
+            [m, n, split_width(k)],
+            layers.len(),
+        )?;
+        let to = self.memory(ElementType::F32, &[layers.len(), m, n])?;
+        let binds = [Bind::Buffer(Source::Memory(left, 0)), Bind::Buffer(Source::Constant(terms))];
+        self.multiply(launch, binds, to);
+        for (i, layer) in layers.iter().enumerate() {
+            let shape = self.plan.slots[layer.slot as usize].shape.clone();
+            let mut at = Affine::dense(&shape);
+            at.offset = (i * m * n) as i64;
+            let node = Arc::new(Node::Load {
+                memory: Memory::Value(to),
+                element: ElementType::F32,
+                at,
+                indirect: Vec::new(),
+            });
+            self.done[layer.step] = true;
+            self.follow(layer.slot, node, None, activation)?;
+        }
+        Ok(())
+    }
+
+    /// True when layers will want the rows of a slot as terms.
+    pub(super) fn wants_terms(&self, slot: u32) -> bool {
+        let ty = &self.plan.slots[slot as usize];
+        let Some(&k) = ty.shape.last() else {
+            return false;
+        };
+        let m = ty.shape.iter().product::<usize>() / k.max(1);
+        ty.element == ElementType::F32
+            && in_terms(m, k)
+            && self.plan.steps.iter().any(|step| {
+                matches!(step.op, StepOp::Native(Native::Linear { .. }))
+                    && matches!(step.inputs.first(), Some(plan::Source::Slot(x)) if *x == slot)
+                    && matches!(step.inputs.get(1), Some(plan::Source::Const(_) | plan::Source::Transposed(_)))
+            })
+    }
+
+    /// The kernel at hand writes a slot's rows as terms too.
+    pub(super) fn add_terms(&mut self, slot: u32) -> Result<(), OpError> {
+        let ty = &self.plan.slots[slot as usize];
+        let k = ty.shape.last().copied().unwrap_or(1);
+        let m = ty.shape.iter().product::<usize>() / k;
+        let to = self.memory(ElementType::BF16, &[m, split_width(k)])?;
+        if let Some(What::Dispatch(dispatch)) = self.last_action() {
+            dispatch.binds.push((TERMS, Bind::Buffer(Source::Memory(to, 0))));
+            dispatch.writes.push(to);
+        }
+        self.split.insert(slot, to);
+        Ok(())
     }
 
     /// The rows of an operand as terms, in memory.
@@ -192,34 +247,35 @@ impl Build<'_> {
         Ok(to)
     }
 
-    /// A product with a result in `f32`, to which what follows is added where it is read.
-    fn product(
-        &mut self,
-        step: &Step,
-        launch: library::Launch,
-        [left, right]: [Bind; 2],
-        bias: Option<plan::Source>,
-        activation: Activation,
-    ) -> Result<(), OpError> {
-        let slot = step.outputs[0];
-        let ty = self.plan.slots[slot as usize].clone();
-        let to = self.memory(ElementType::F32, &ty.shape)?;
+    /// A dispatch of a product with a result in `f32`.
+    fn multiply(&mut self, launch: library::Launch, [left, right]: [Bind; 2], to: MemoryId) {
         self.act(What::Dispatch(Box::new(Dispatch {
             pipeline: launch.pipeline,
             binds: vec![
                 (0, left),
                 (1, right),
-                (2, Bind::Buffer(Source::Memory(to))),
+                (2, Bind::Buffer(Source::Memory(to, 0))),
                 (launch.sizes.0, Bind::Bytes(launch.sizes.1)),
             ],
             grid: launch.groups,
             threadgroup: [launch.threads, 1, 1],
             groups: true,
             writes: vec![to],
-            label: "linear in large tiles".to_string(),
+            asset: false,
+            label: format!("linear in large tiles, {} together", launch.groups[2]),
         })));
+    }
+
+    /// A layer's result from its product in `f32`: what follows is computed where it is read.
+    fn follow(
+        &mut self,
+        slot: u32,
+        mut node: Arc<Node>,
+        bias: Option<plan::Source>,
+        activation: Activation,
+    ) -> Result<(), OpError> {
+        let ty = self.plan.slots[slot as usize].clone();
         let f32 = ElementType::F32;
-        let mut node = Node::dense(Memory::Value(to), f32, &ty.shape);
         if let Some(bias) = bias {
             let bias = self.operand(&bias)?;
             let bias = Node::op(MapOp::Cast, vec![bias.node.stretched(&bias.shape, &ty.shape)], f32);

@@ -638,3 +638,32 @@ fn linear_layers_of_every_size() {
         }
     }
 }
+
+/// A norm that writes terms, a GELU inside a split, and a residual sum in a norm.
+#[test]
+fn a_feed_forward_block() {
+    let mut random = Random(77);
+    let f32 = ElementType::F32;
+    for rows in [21, 300] {
+        let mut chain = Chain::new();
+        let mut weight = |shape: &[usize], scale: f32| {
+            let array = random.array(f32, shape);
+            let values = array.to_f32().unwrap().iter().map(|v| v * scale).collect();
+            Source::Const(Array::from_values(shape, values).unwrap())
+        };
+        let norm = [weight(&[256], 0.5), weight(&[256], 0.1)];
+        let (up, down) = (weight(&[512, 256], 0.03), weight(&[256, 512], 0.03));
+        let (up_bias, down_bias) = (weight(&[512], 0.1), weight(&[256], 0.1));
+        let x = chain.input(&Random(3).array(f32, &[3, rows / 3, 256]));
+        let native = |chain: &mut Chain, native: Native, inputs: &[Source]| {
+            chain.step(StepOp::Native(native), inputs).unwrap().remove(0)
+        };
+        let layer_norm = |residual| Native::LayerNorm { eps: 1e-6, residual };
+        let y = native(&mut chain, layer_norm(false), &[x, norm[0].clone(), norm[1].clone()]);
+        let linear = |activation| Native::Linear { bias: true, activation };
+        let z = native(&mut chain, linear(Activation::Gelu), &[y.clone(), up, up_bias]);
+        let z = native(&mut chain, linear(Activation::None), &[z, down, down_bias]);
+        let out = native(&mut chain, layer_norm(true), &[z, y, norm[0].clone(), norm[1].clone()]);
+        chain.check(&format!("a block of {rows} rows"), &[out], 3e-5, true);
+    }
+}

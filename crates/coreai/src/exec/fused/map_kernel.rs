@@ -109,23 +109,31 @@ pub(crate) fn map_kernel(shape: &[usize], node: &Arc<Node>, form: Form) -> Optio
     let first = e.bin(anymetal::ir::BinaryOp::Mul, thread, by);
     match form {
         Form::Dense(_) => e.store(output, first, &values)?,
-        Form::Split(k) => split(&mut e, k, first, &values)?,
+        Form::Split(k) => {
+            let at = e.split(first, &[usize::MAX, k]);
+            split(&mut e, 0, k, [at[0], at[1]], &values)?;
+        }
     }
-    let (kernel, inputs, checks) = e.finish();
+    let threadgroup = THREADS.min(threads.next_multiple_of(32));
+    let (kernel, inputs, checks) = e.finish(threadgroup);
     Some(Generated {
         kernel,
         inputs,
         checks,
         grid: threads,
         groups: false,
-        threadgroup: THREADS.min(threads.next_multiple_of(32)),
+        threadgroup,
     })
 }
 
-/// Writes the terms of elements `first` and the next, which lie in one row of `k`.
-fn split(e: &mut Emitter, k: usize, first: ValueId, values: &[ValueId]) -> Option<()> {
-    let at = e.split(first, &[usize::MAX, k]);
-    let (row, column) = (at[0], at[1]);
+/// Writes the terms of consecutive elements of a row of `k`, from a column on, to an argument.
+pub(super) fn split(
+    e: &mut Emitter,
+    argument: usize,
+    k: usize,
+    [row, column]: [ValueId; 2],
+    values: &[ValueId],
+) -> Option<()> {
     let (mut high, mut low) = (Vec::new(), Vec::new());
     for &value in values {
         let near = e.b.convert(value, Scalar::BF16);
@@ -142,7 +150,7 @@ fn split(e: &mut Emitter, k: usize, first: ValueId, values: &[ValueId]) -> Optio
     for (part, terms) in [&low, &high, &high].into_iter().enumerate() {
         let by = e.int((part * k) as i64);
         let at = e.bin(BinaryOp::Add, start, by);
-        e.store(ElementType::BF16, at, terms)?;
+        e.store_to(argument, ElementType::BF16, at, terms)?;
     }
     let last = e.int((k - values.len()) as i64);
     let ends = e.b.compare(CompareOp::Eq, column, last);
@@ -150,7 +158,7 @@ fn split(e: &mut Emitter, k: usize, first: ValueId, values: &[ValueId]) -> Optio
     let (one, zero) = (e.f32(1.0), e.f32(0.0));
     let by = e.int((2 * k + values.len()) as i64);
     let at = e.bin(BinaryOp::Add, start, by);
-    e.store(ElementType::BF16, at, &[one, one, one, zero, zero, zero, zero, zero])?;
+    e.store_to(argument, ElementType::BF16, at, &[one, one, one, zero, zero, zero, zero, zero])?;
     let then = e.b.pop_block();
     e.b.if_(ends, then, Default::default());
     Some(())
