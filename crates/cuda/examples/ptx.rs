@@ -6,7 +6,9 @@ use anymetal_cuda::{PtxOptions, compile};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments = std::env::args().skip(1);
-    let path = arguments.next().ok_or("usage: ptx FILE.ir [TARGET] [checked] [THREADS]")?;
+    let path = arguments
+        .next()
+        .ok_or("usage: ptx FILE.ir [TARGET] [checked] [THREADS]")?;
     let mut options = PtxOptions::default();
     for argument in arguments {
         match argument.as_str() {
