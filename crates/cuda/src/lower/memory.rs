@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::fmt::Write as _;
 
+use anymetal_formats::ElementFormat;
 use anymetal_ir::{AddressSpace, ArgumentId, ArgumentKind, BinaryOp, Inst, MemoryId, Scalar, Type, ValueId};
 
 use super::check::AccessKind;
@@ -53,6 +54,8 @@ pub(crate) struct AddressForms {
     wide: HashMap<ValueId, (Reg, bool)>,
     /// The low 32 bits of 64-bit integers.
     low: HashMap<ValueId, Reg>,
+    /// `f32` values that were decoded from 8-bit floats: the code.
+    pub(super) decoded: HashMap<ValueId, (Reg, ElementFormat)>,
     /// The kernel has pointers of 32 bits, so `low` is worth its text.
     short_pointers: bool,
 }
@@ -68,6 +71,9 @@ impl AddressForms {
         }
         if let Some(&low) = from.low.get(&value) {
             self.low.insert(value, low);
+        }
+        if let Some(&decoded) = from.decoded.get(&value) {
+            self.decoded.insert(value, decoded);
         }
     }
 }

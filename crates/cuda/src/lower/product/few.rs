@@ -1,18 +1,19 @@
 //! Few rows by quantised columns: each weight is read once, by wide loads, and decoded in registers.
 //!
-//! A layer of a language model that writes a token at a time waits for its weights, so bytes in flight count. The weights are the rows of
-//! `mma`'s left operand (16 at a time), the activation's rows its 8 columns. SIMD-groups share out the tile's columns, 64 each, and K, window by
-//! window; partial sums meet in shared memory. Sums of a block of 32 are multiplied by their scale. Scales that could take that out of range
-//! (or are NaN) are noticed on the way, and the product is left to the general path.
+//! A layer of a language model that writes a token at a time waits for its weights, so bytes in flight count: each SIMD-group copies windows of
+//! its own into a ring in shared memory, several ahead. The weights are the rows of `mma`'s left operand (16 at a time), the activation's rows
+//! its 8 columns. SIMD-groups share out the tile's columns, 64 each, and K, window by window; partial sums meet in shared memory. Sums of a
+//! block of 32 are multiplied by their scale. Scales that could take that out of range (or are NaN) are noticed on the way, and the
+//! product is left to the general path.
 
 use anymetal_formats::ElementFormat;
-use anymetal_ir::{AddressSpace, MatmulDescriptor, Operand};
+use anymetal_ir::{AddressSpace, ArgumentKind, MatmulDescriptor, Operand};
 
 use super::MAX_K;
 use super::emit::{Wide, Word, advance, both, branch_if, branch_unless, def, float, step};
 use super::region::{Region, region};
 use super::target::store_one;
-use super::unit::{Unit, unit_of, widen};
+use super::unit::{Unit, unit_of};
 use crate::lower::check::AccessKind;
 use crate::lower::{Lower, Result};
 use crate::ptx;
@@ -22,6 +23,10 @@ use crate::ptx::{Class, Reg};
 const COLUMNS: u32 = 64;
 /// Elements along K that share a scale, and that a lane's row has a run of.
 const BLOCK: u32 = 32;
+/// Blocks of K in a window.
+const BLOCKS: u32 = 4;
+/// Elements along K in a window.
+const WINDOW: u32 = BLOCK * BLOCKS;
 /// Distance of rows in the shared sums, in elements: spreads a fragment's stores over all banks.
 const fn pitch(columns: u32) -> u32 {
     columns + 4
@@ -29,9 +34,9 @@ const fn pitch(columns: u32) -> u32 {
 
 /// How a product of few rows is cut.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Cut {
-    unit: Unit,
-    format: ElementFormat,
+pub(super) struct Cut {
+    pub unit: Unit,
+    pub format: ElementFormat,
     scaled: bool,
     /// Columns of the tile, and of a SIMD-group.
     columns: u32,
@@ -39,8 +44,8 @@ struct Cut {
     /// SIMD-groups that share columns and split K.
     splits: u32,
     simdgroups: u32,
-    /// Blocks of K in a window.
-    blocks: u32,
+    /// Windows in a SIMD-group's ring.
+    stages: u32,
 }
 
 impl Cut {
@@ -51,6 +56,7 @@ impl Cut {
         left: &Region,
         right: &Region,
         target: &Region,
+        room: u32,
     ) -> Option<Cut> {
         use ElementFormat as E;
         let device = |region: &Region| matches!(region.space, AddressSpace::Device | AddressSpace::Constant);
@@ -79,20 +85,28 @@ impl Cut {
                 E::Int4B | E::UInt4B | E::Fp4E2M1 | E::Fp8E4M3 | E::Fp8E5M2 | E::I8 | E::U8
             ) | (E::BF16, E::Int4B | E::UInt4B | E::I8 | E::U8)
         );
-        (fits && known).then_some(Cut {
+        let mut cut = Cut {
             unit,
             format: right.format,
             scaled,
             columns,
             own_columns,
-            splits: simdgroups / groups,
+            splits: simdgroups / groups.max(1),
             simdgroups,
-            blocks: if right.bits() == 4 { 4 } else { 2 },
-        })
+            stages: 0,
+        };
+        cut.stages = (room / (simdgroups * cut.stage_bytes()).max(1)).min(6);
+        (fits && known && cut.stages >= 2).then_some(cut)
     }
 
-    fn window(&self) -> u32 {
-        self.blocks * BLOCK
+    /// Bytes of a row of weights in a window.
+    fn row_bytes(&self) -> u32 {
+        WINDOW * self.format.bits() as u32 / 8
+    }
+
+    /// Bytes of a window: the weights, then the scales of each row's blocks.
+    fn stage_bytes(&self) -> u32 {
+        self.own_columns * (self.row_bytes() + if self.scaled { BLOCKS } else { 0 })
     }
 
     /// Rows of weights of a lane.
@@ -119,25 +133,25 @@ impl Cut {
         }
     }
 
+    /// Rings, or the sums that replace them.
     fn shared_bytes(&self) -> u32 {
-        self.splits * 16 * pitch(self.columns) * 4
+        let rings = self.simdgroups * self.stages * self.stage_bytes();
+        rings.max(self.splits * 16 * pitch(self.columns) * 4)
     }
 }
 
-/// A window of weights in registers.
-struct Window {
-    /// By line and block.
-    weights: Vec<Vec<Vec<Reg>>>,
-    /// By line: the codes of the window's blocks.
-    scales: Vec<Reg>,
-}
-
-/// Addresses of a SIMD-group, moved from window to window.
+/// Addresses of a lane, moved from window to window.
 struct Cursor {
+    /// Of each line, the 16 bytes that this lane copies first.
     weights: Vec<Reg>,
+    /// Of two lines, the scales.
     scales: Vec<Reg>,
     activation: Vec<Reg>,
-    scale_step: Wide,
+    /// Where in a stage this lane's copies of line 0 go: weights (one or two), scales.
+    weights_to: Vec<Reg>,
+    scales_to: Option<Reg>,
+    /// The ring.
+    ring: Reg,
 }
 
 impl Lower<'_> {
@@ -159,11 +173,12 @@ impl Lower<'_> {
         let activation = region(self, a, AccessKind::Read)?;
         let weights = region(self, b, AccessKind::Read)?;
         let target = region(self, c, AccessKind::Write)?;
-        let Some(cut) = Cut::of(descriptor, simdgroups, &activation, &weights, &target) else {
+        let room = self.few_room();
+        let Some(cut) = Cut::of(descriptor, simdgroups, &activation, &weights, &target, room) else {
             return Ok(false);
         };
         let (general, done) = (self.writer.label(), self.writer.label());
-        let Some(end) = self.few_condition(descriptor, &cut, &activation, &weights, general) else {
+        let Some(end) = self.few_condition(descriptor, &activation, &weights, general) else {
             return Ok(false);
         };
         let rows = activation.inside(self, 1, Word::Known(0), Some(descriptor.m));
@@ -212,11 +227,28 @@ impl Lower<'_> {
         Ok(true)
     }
 
+    /// Shared memory that rings may take: a kernel's own takes 32 KB at most.
+    fn few_room(&self) -> u32 {
+        let kernel = self.kernel;
+        let own = kernel
+            .memory
+            .iter()
+            .any(|object| object.space == AddressSpace::Threadgroup)
+            || kernel
+                .arguments
+                .iter()
+                .any(|argument| matches!(argument.kind, ArgumentKind::Threadgroup { .. }));
+        let room = match self.options.target.sm {
+            90 | 100 | 103 => 208,
+            _ => 94,
+        };
+        1024 * (room - if own { 32 } else { 0 })
+    }
+
     /// Goes to `general` where wide loads do not fit. K, or `None` where they never fit.
     fn few_condition(
         &mut self,
         descriptor: &MatmulDescriptor,
-        cut: &Cut,
         activation: &Region,
         weights: &Region,
         general: crate::ptx::Label,
@@ -233,11 +265,11 @@ impl Lower<'_> {
             Wide::Reg(end) => def!(self, B32, "cvt.u32.u64", "{end}"),
         };
         // Whole windows, and addresses that are multiples of the loads.
-        let rest = def!(self, B32, "and.b32", "{end}, {}", cut.window() - 1);
+        let rest = def!(self, B32, "and.b32", "{end}, {}", WINDOW - 1);
         let mut all = Some(def!(self, Pred, "setp.eq.u32", "{rest}, 0"));
-        let word_bytes = 4 * cut.words();
         let mut loads = vec![(activation.pointer, activation.first, activation.strides[1], 16, 8)];
-        loads.push((weights.pointer, weights.first, weights.strides[1], word_bytes, 8));
+        let elements = 128 / weights.bits();
+        loads.push((weights.pointer, weights.first, weights.strides[1], 16, elements));
         for stride in [activation.strides[0], weights.strides[0]] {
             match stride {
                 Wide::Known(1) => {}
@@ -258,7 +290,7 @@ impl Lower<'_> {
                 }
             }
             let first = self.few_first_scale(weights);
-            loads.push((scales.pointer, first, scales.strides[1], cut.blocks, cut.blocks));
+            loads.push((scales.pointer, first, scales.strides[1], BLOCKS, BLOCKS));
             // Windows begin where blocks do.
             let phase = weights.origin[0];
             loads.push((weights.pointer, phase, Wide::Known(0), 1, BLOCK));
@@ -323,76 +355,56 @@ impl Lower<'_> {
             .map(|_| [0; 4].map(|_| def!(self, F32, "mov.f32", "0f00000000")))
             .collect();
 
-        let windows = def!(self, B32, "div.u32", "{end}, {}", cut.window());
+        // Windows split, split + splits, … are this SIMD-group's.
+        let windows = def!(self, B32, "div.u32", "{end}, {WINDOW}");
         let left = def!(self, B32, "sub.s32", "{windows}, {split}");
+        let left = def!(self, B32, "add.s32", "{left}, {}", cut.splits - 1);
+        let left = def!(self, B32, "div.s32", "{left}, {}", cut.splits);
         let finished = self.writer.label();
         let none = def!(self, Pred, "setp.le.s32", "{left}, 0");
         branch_if(self, none, finished);
 
-        // Where this lane begins: its rows, and its run in the SIMD-group's first window.
-        let first_k = def!(self, B32, "mul.lo.u32", "{split}, {}", cut.window());
-        let lane_k = def!(self, B32, "mad.lo.u32", "{t}, 8, {first_k}");
-        let lane_k = Word::Reg(lane_k).widen(self);
-        let bits = Wide::Known(cut.format.bits() as i64);
-        let line_address = |l: &mut Self, region: &Region, line: Reg, inside: Word, bits: Wide| {
-            let last = inside.add(l, Word::Known(-1));
-            let line = def!(l, B32, "min.s32", "{line}, {last}");
-            let line = Word::Reg(line).widen(l);
-            let across = line.mul(l, region.strides[1]);
-            let index = across.add(l, lane_k);
-            let index = region.first.add(l, index);
-            let bit = index.mul(l, bits).reg(l);
-            let bytes = def!(l, B64, "shr.s64", "{bit}, 3");
-            advance(l, region.pointer, Wide::Reg(bytes))
-        };
-        let mut cursor = Cursor {
-            weights: Vec::new(),
-            scales: Vec::new(),
-            activation: Vec::new(),
-            scale_step: Wide::Known(i64::from(cut.splits * cut.blocks)),
-        };
-        for line in 0..cut.lines() {
-            let line = def!(self, B32, "add.u32", "{g}, {}", 8 * line);
-            let line = def!(self, B32, "add.u32", "{line}, {first_column}");
-            let address = line_address(self, weights, line, columns, bits);
-            cursor.weights.push(address);
-            if let Some(scales) = &weights.scales {
-                let last = columns.add(self, Word::Known(-1));
-                let line = def!(self, B32, "min.s32", "{line}, {last}");
-                let line = Word::Reg(line).widen(self);
-                let across = line.mul(self, scales.strides[1]);
-                let first = self.few_first_scale(weights);
-                let at = first.add(self, across);
-                let block = def!(self, B32, "mul.lo.u32", "{split}, {}", cut.blocks);
-                let block = Word::Reg(block).widen(self);
-                let at = at.add(self, block);
-                let address = advance(self, scales.pointer, at);
-                cursor.scales.push(address);
-            }
+        let cursor = self.few_cursor(
+            cut,
+            activation,
+            weights,
+            rows,
+            columns,
+            [split, first_column],
+            row_blocks,
+            shared,
+        );
+        // The ring is filled but for one stage.
+        let to_load = self.copy(left);
+        let load_stage = self.u32(0);
+        for _ in 1..cut.stages {
+            self.few_copy(cut, &cursor, load_stage, to_load);
         }
-        for block in 0..row_blocks {
-            let line = def!(self, B32, "add.u32", "{g}, {}", 8 * block);
-            let address = line_address(self, activation, line, rows, Wide::Known(16));
-            cursor.activation.push(address);
-        }
-
-        // Two windows in turn: one is decoded while the other one is on its way.
-        let done = def!(self, B32, "mov.b32", "0");
-        let again = self.writer.label();
-        let first = self.few_load(cut, &cursor);
-        let second = self.few_buffer(cut);
+        let x: Vec<Reg> = (0..row_blocks * BLOCKS * 4).map(|_| self.reg(Class::B32)).collect();
+        let next: Vec<Reg> = (0..row_blocks * BLOCKS * 4).map(|_| self.reg(Class::B32)).collect();
+        self.few_activation(cut, &cursor, &x);
+        let stage = self.u32(0);
+        let (again, last) = (self.writer.label(), self.writer.label());
         self.writer.place(again);
-        for (here, there) in [(&first, &second), (&second, &first)] {
-            let next = def!(self, B32, "add.s32", "{done}, {}", cut.splits);
-            let more = def!(self, Pred, "setp.lt.s32", "{next}, {left}");
-            self.few_next(cut, &cursor, there, more);
-            self.few_multiply(cut, here, &cursor, &sums, row_blocks, range);
-            self.few_advance_activation(cut, &cursor);
-            ptx!(self, "mov.b32 {done}, {next}");
-            branch_unless(self, more, finished);
+        ptx!(self, "cp.async.wait_group {}", cut.stages - 2);
+        // Every lane's copies are there, and every lane is done with the stage that is filled next.
+        ptx!(self, "bar.warp.sync 0xffffffff");
+        self.few_copy(cut, &cursor, load_stage, to_load);
+        ptx!(self, "sub.s32 {left}, {left}, 1");
+        let none = def!(self, Pred, "setp.eq.s32", "{left}, 0");
+        branch_if(self, none, last);
+        self.few_activation(cut, &cursor, &next);
+        self.writer.place(last);
+        self.few_multiply(cut, &cursor, stage, &x, &sums, row_blocks, range);
+        for (x, next) in x.iter().zip(&next) {
+            ptx!(self, "mov.b32 {x}, {next}");
         }
-        ptx!(self, "bra.uni {again}");
+        self.few_next_stage(cut, stage);
+        branch_unless(self, none, again);
         self.writer.place(finished);
+        ptx!(self, "cp.async.wait_all");
+        // The sums take the place of the rings.
+        ptx!(self, "barrier.sync 0, {}", 32 * cut.simdgroups);
 
         // Row 8·nb + 2·t + i, column 16·mb + 8·h + g of the split's own matrix.
         let split_rows = def!(self, B32, "mul.lo.u32", "{split}, 16");
@@ -412,98 +424,212 @@ impl Lower<'_> {
         }
     }
 
-    /// Registers for a window.
-    fn few_buffer(&mut self, cut: &Cut) -> Window {
-        let lines = cut.lines();
-        Window {
-            weights: (0..lines)
-                .map(|_| {
-                    (0..cut.blocks)
-                        .map(|_| (0..cut.words()).map(|_| self.reg(Class::B32)).collect())
-                        .collect()
-                })
-                .collect(),
-            scales: if cut.scaled {
-                (0..lines).map(|_| self.reg(Class::B32)).collect()
-            } else {
-                Vec::new()
-            },
+    /// Where a lane copies from and to.
+    #[allow(clippy::too_many_arguments)]
+    fn few_cursor(
+        &mut self,
+        cut: &Cut,
+        activation: &Region,
+        weights: &Region,
+        rows: Word,
+        columns: Word,
+        [split, first_column]: [Reg; 2],
+        row_blocks: u32,
+        shared: Reg,
+    ) -> Cursor {
+        let (g, t) = (self.geometry.fragment_row, self.geometry.fragment_pair);
+        let bits = weights.bits();
+        let first_k = def!(self, B32, "mul.lo.u32", "{split}, {WINDOW}");
+        let line_address = |l: &mut Self, region: &Region, line: Reg, inside: Word, k: Reg| {
+            let last = inside.add(l, Word::Known(-1));
+            let line = def!(l, B32, "min.s32", "{line}, {last}");
+            let line = Word::Reg(line).widen(l);
+            let across = line.mul(l, region.strides[1]);
+            let k = Word::Reg(k).widen(l);
+            let index = across.add(l, k);
+            let index = region.first.add(l, index);
+            let bit = index.mul(l, Wide::Known(region.bits().into())).reg(l);
+            let bytes = def!(l, B64, "shr.s64", "{bit}, 3");
+            advance(l, region.pointer, Wide::Reg(bytes))
+        };
+        // 16 bytes of each line's 64 (or two of 128).
+        let copy_k = def!(self, B32, "mad.lo.u32", "{t}, {}, {first_k}", 128 / bits);
+        let run_k = def!(self, B32, "mad.lo.u32", "{t}, 8, {first_k}");
+        let mut cursor = Cursor {
+            weights: Vec::new(),
+            scales: Vec::new(),
+            activation: Vec::new(),
+            weights_to: Vec::new(),
+            scales_to: None,
+            ring: shared,
+        };
+        for line in 0..cut.lines() {
+            let line = def!(self, B32, "add.u32", "{g}, {}", 8 * line);
+            let line = def!(self, B32, "add.u32", "{line}, {first_column}");
+            cursor.weights.push(line_address(self, weights, line, columns, copy_k));
         }
-    }
-
-    fn few_load(&mut self, cut: &Cut, cursor: &Cursor) -> Window {
-        let window = self.few_buffer(cut);
-        self.few_fill(cut, cursor, &window);
-        window
-    }
-
-    /// Loads the window that the addresses are at.
-    fn few_fill(&mut self, cut: &Cut, cursor: &Cursor, window: &Window) {
-        for (line, &address) in cursor.weights.iter().enumerate() {
-            for block in 0..cut.blocks {
-                let offset = block * BLOCK * cut.format.bits() as u32 / 8;
-                let words = &window.weights[line][block as usize];
-                match words.as_slice() {
-                    [word] => ptx!(self, "ld.global.L2::128B.b32 {word}, [{address}+{offset}]"),
-                    [a, b] => ptx!(self, "ld.global.L2::128B.v2.b32 {{{a}, {b}}}, [{address}+{offset}]"),
-                    _ => unreachable!("eight weights have one word or two"),
-                }
+        for block in 0..row_blocks {
+            let line = def!(self, B32, "add.u32", "{g}, {}", 8 * block);
+            cursor
+                .activation
+                .push(line_address(self, activation, line, rows, run_k));
+        }
+        let ring_bytes = cut.stages * cut.stage_bytes();
+        let simdgroup = self.geometry.simdgroup;
+        let ring = def!(self, B32, "mad.lo.u32", "{simdgroup}, {ring_bytes}, {shared}");
+        cursor.ring = ring;
+        let row = def!(self, B32, "mad.lo.u32", "{g}, {}, {ring}", cut.row_bytes());
+        for part in 0..cut.row_bytes() / 64 {
+            let chunk = def!(self, B32, "add.u32", "{t}, {}", 4 * part);
+            let swizzle = self.few_swizzle(cut);
+            let chunk = def!(self, B32, "xor.b32", "{chunk}, {swizzle}");
+            cursor
+                .weights_to
+                .push(def!(self, B32, "mad.lo.u32", "{chunk}, 16, {row}"));
+        }
+        if let Some(scales) = &weights.scales {
+            // Lane pair t copies the scales of lines t, t + 4, ….
+            let line = def!(self, B32, "mad.lo.u32", "{t}, 8, {g}");
+            let to = def!(self, B32, "mad.lo.u32", "{line}, {BLOCKS}, {ring}");
+            let to = def!(self, B32, "add.u32", "{to}, {}", cut.own_columns * cut.row_bytes());
+            cursor.scales_to = Some(to);
+            let last = columns.add(self, Word::Known(-1));
+            let first = self.few_first_scale(weights);
+            let block = def!(self, B32, "mul.lo.u32", "{split}, {BLOCKS}");
+            let block = Word::Reg(block).widen(self);
+            let first = first.add(self, block);
+            for part in 0..cut.lines().div_ceil(4) {
+                let line = def!(self, B32, "add.u32", "{line}, {}", 32 * part);
+                let line = def!(self, B32, "add.u32", "{line}, {first_column}");
+                let line = def!(self, B32, "min.s32", "{line}, {last}");
+                let line = Word::Reg(line).widen(self);
+                let across = line.mul(self, scales.strides[1]);
+                let at = first.add(self, across);
+                cursor.scales.push(advance(self, scales.pointer, at));
             }
         }
-        for (&scales, &address) in window.scales.iter().zip(&cursor.scales) {
-            let ty = if cut.blocks == 4 { "b32" } else { "u16" };
-            ptx!(self, "ld.global.{ty} {scales}, [{address}]");
+        // Loops move them.
+        for address in cursor
+            .weights
+            .iter_mut()
+            .chain(&mut cursor.scales)
+            .chain(&mut cursor.activation)
+        {
+            *address = self.copy(*address);
+        }
+        cursor
+    }
+
+    /// What the 16-byte chunks of a lane's rows are exchanged by, so that a fragment's loads fall into all banks.
+    fn few_swizzle(&mut self, cut: &Cut) -> Reg {
+        let g = self.geometry.fragment_row;
+        if cut.row_bytes() == 64 {
+            let half = def!(self, B32, "shr.u32", "{g}, 1");
+            def!(self, B32, "and.b32", "{half}, 3")
+        } else {
+            let low = def!(self, B32, "and.b32", "{g}, 3");
+            def!(self, B32, "shl.b32", "{low}, 1")
         }
     }
 
-    /// Moves on to the SIMD-group's next window and loads it, if there is one.
-    fn few_next(&mut self, cut: &Cut, cursor: &Cursor, window: &Window, more: Reg) {
+    /// Copies the next window into the stage that is next, if there is one; a group in any case.
+    fn few_copy(&mut self, cut: &Cut, cursor: &Cursor, stage: Reg, to_load: Reg) {
         let skip = self.writer.label();
-        branch_unless(self, more, skip);
-        let bytes = cut.splits * cut.window() * cut.format.bits() as u32 / 8;
-        for &address in &cursor.weights {
-            step(self, address, Wide::Known(bytes.into()));
+        let none = def!(self, Pred, "setp.le.s32", "{to_load}, 0");
+        branch_if(self, none, skip);
+        for (line, &from) in cursor.weights.iter().enumerate() {
+            for (part, &to) in cursor.weights_to.iter().enumerate() {
+                let to = def!(self, B32, "add.u32", "{to}, {stage}");
+                let offset = line as u32 * 8 * cut.row_bytes();
+                ptx!(
+                    self,
+                    "cp.async.cg.shared.global.L2::128B [{to}+{offset}], [{from}+{}], 16",
+                    64 * part
+                );
+            }
+            step(self, from, Wide::Known((cut.splits * cut.row_bytes()).into()));
         }
-        for &address in &cursor.scales {
-            step(self, address, cursor.scale_step);
+        if let Some(to) = cursor.scales_to {
+            let to = def!(self, B32, "add.u32", "{to}, {stage}");
+            for (part, &from) in cursor.scales.iter().enumerate() {
+                // Narrow tiles have no line for the last lanes.
+                let guard = if cut.lines() < 4 * (part as u32 + 1) {
+                    let pair = self.geometry.fragment_pair;
+                    let line = def!(self, B32, "add.u32", "{pair}, {}", 4 * part);
+                    let there = def!(self, Pred, "setp.lt.u32", "{line}, {}", cut.lines());
+                    format!("@{there} ")
+                } else {
+                    String::new()
+                };
+                let offset = part as u32 * 32 * BLOCKS;
+                ptx!(
+                    self,
+                    "{guard}cp.async.ca.shared.global [{to}+{offset}], [{from}], {BLOCKS}"
+                );
+                step(self, from, Wide::Known((cut.splits * BLOCKS).into()));
+            }
         }
-        self.few_fill(cut, cursor, window);
+        ptx!(self, "sub.s32 {to_load}, {to_load}, 1");
+        self.few_next_stage(cut, stage);
         self.writer.place(skip);
+        ptx!(self, "cp.async.commit_group");
     }
 
-    fn few_advance_activation(&mut self, cut: &Cut, cursor: &Cursor) {
+    fn few_next_stage(&mut self, cut: &Cut, stage: Reg) {
+        let bytes = cut.stage_bytes();
+        ptx!(self, "add.u32 {stage}, {stage}, {bytes}");
+        let end = def!(self, Pred, "setp.eq.u32", "{stage}, {}", cut.stages * bytes);
+        ptx!(self, "selp.b32 {stage}, 0, {stage}, {end}");
+    }
+
+    /// Loads the activation's elements of a window and moves on.
+    fn few_activation(&mut self, cut: &Cut, cursor: &Cursor, to: &[Reg]) {
+        let mut to = to.chunks(4);
         for &address in &cursor.activation {
-            step(self, address, Wide::Known(i64::from(2 * cut.splits * cut.window())));
+            for block in 0..BLOCKS {
+                if let Some([a, b, c, d]) = to.next() {
+                    ptx!(
+                        self,
+                        "ld.global.v4.b32 {{{a}, {b}, {c}, {d}}}, [{address}+{}]",
+                        2 * BLOCK * block
+                    );
+                }
+            }
+            step(self, address, Wide::Known((2 * cut.splits * WINDOW).into()));
         }
     }
 
     /// Multiplies a window.
+    #[allow(clippy::too_many_arguments)]
     fn few_multiply(
         &mut self,
         cut: &Cut,
-        window: &Window,
         cursor: &Cursor,
+        stage: Reg,
+        x: &[Reg],
         sums: &[[Reg; 4]],
         row_blocks: u32,
         range: [Reg; 2],
     ) {
-        for block in 0..cut.blocks {
-            let activation: Vec<Vec<Reg>> = cursor
-                .activation
-                .iter()
-                .map(|&address| {
-                    let w: Vec<Reg> = (0..4).map(|_| self.reg(Class::B32)).collect();
-                    let offset = 2 * BLOCK * block;
-                    ptx!(
-                        self,
-                        "ld.global.v4.b32 {{{}, {}, {}, {}}}, [{address}+{offset}]",
-                        w[0],
-                        w[1],
-                        w[2],
-                        w[3]
-                    );
+        let (g, t) = (self.geometry.fragment_row, self.geometry.fragment_pair);
+        let stage = def!(self, B32, "add.u32", "{stage}, {}", cursor.ring);
+        let row = def!(self, B32, "mad.lo.u32", "{g}, {}, {stage}", cut.row_bytes());
+        let swizzle = self.few_swizzle(cut);
+        let codes: Vec<Reg> = if cut.scaled {
+            let place = def!(self, B32, "mad.lo.u32", "{g}, {BLOCKS}, {stage}");
+            let first = cut.own_columns * cut.row_bytes();
+            (0..cut.lines())
+                .map(|line| def!(self, B32, "ld.shared.b32", "[{place}+{}]", first + line * 8 * BLOCKS))
+                .collect()
+        } else {
+            Vec::new()
+        };
+        for block in 0..BLOCKS {
+            let activation: Vec<Vec<Reg>> = (0..row_blocks)
+                .map(|nb| {
+                    let w = &x[(4 * (nb * BLOCKS + block)) as usize..][..4];
                     if !cut.crossed() {
-                        return w;
+                        return w.to_vec();
                     }
                     // Pairs (e, e + 4).
                     let pair =
@@ -516,14 +642,34 @@ impl Lower<'_> {
                     ]
                 })
                 .collect();
+            // The eight weights of this lane's run: a word of 16 bytes, or half of them.
+            let place = if cut.words() == 1 {
+                let chunk = def!(self, B32, "xor.b32", "{swizzle}, {block}");
+                let place = def!(self, B32, "mad.lo.u32", "{chunk}, 16, {row}");
+                def!(self, B32, "mad.lo.u32", "{t}, 4, {place}")
+            } else {
+                let half = def!(self, B32, "shr.u32", "{t}, 1");
+                let chunk = def!(self, B32, "add.u32", "{half}, {}", 2 * block);
+                let chunk = def!(self, B32, "xor.b32", "{chunk}, {swizzle}");
+                let place = def!(self, B32, "mad.lo.u32", "{chunk}, 16, {row}");
+                let odd = def!(self, B32, "and.b32", "{t}, 1");
+                def!(self, B32, "mad.lo.u32", "{odd}, 8, {place}")
+            };
             for mb in 0..cut.own_columns / 16 {
                 let halves = [0, 1].map(|h| {
-                    let words = &window.weights[(2 * mb + h) as usize][block as usize];
-                    self.few_decode(cut, words)
+                    let offset = (2 * mb + h) * 8 * cut.row_bytes();
+                    let words = if cut.words() == 1 {
+                        vec![def!(self, B32, "ld.shared.b32", "[{place}+{offset}]")]
+                    } else {
+                        let (a, b) = (self.reg(Class::B32), self.reg(Class::B32));
+                        ptx!(self, "ld.shared.v2.b32 {{{a}, {b}}}, [{place}+{offset}]");
+                        vec![a, b]
+                    };
+                    self.few_decode(cut, &words)
                 });
                 let scales = [0, 1].map(|h| {
-                    cut.scaled
-                        .then(|| self.few_scale(window.scales[(2 * mb + h) as usize], block, range))
+                    let codes = codes.get((2 * mb + h) as usize).copied();
+                    codes.map(|codes| self.few_scale(codes, block, range))
                 });
                 for nb in 0..row_blocks {
                     let sum = sums[(mb * row_blocks + nb) as usize];
@@ -547,82 +693,6 @@ impl Lower<'_> {
         }
     }
 
-    /// The scale of a block as `f32`, of the codes of a window; codes 0 and 255 are found out by their range.
-    fn few_scale(&mut self, codes: Reg, block: u32, range: [Reg; 2]) -> Reg {
-        let shifted = match block {
-            3 => def!(self, B32, "shr.u32", "{codes}, 1"),
-            block => def!(self, B32, "shl.b32", "{codes}, {}", 23 - 8 * block),
-        };
-        let bits = def!(self, B32, "and.b32", "{shifted}, {}", 0x7f80_0000);
-        let [least, greatest] = range;
-        ptx!(self, "min.u32 {least}, {least}, {bits}");
-        ptx!(self, "max.u32 {greatest}, {greatest}, {bits}");
-        def!(self, F32, "mov.b32", "{bits}")
-    }
-
-    /// Eight weights as four words of the unit; see [`Cut::crossed`] for their order, [`Cut::factor`] for what FP4 lacks.
-    fn few_decode(&mut self, cut: &Cut, words: &[Reg]) -> Vec<Reg> {
-        use ElementFormat as E;
-        let signed = cut.format == E::Int4B;
-        match (cut.format, cut.unit) {
-            (E::Int4B | E::UInt4B, Unit::F16) => {
-                // 1024 + code, and 1024 + 16 · code for the upper one of a byte.
-                let magic = 0x6400_6400u32 | if signed { 0x0008_0008 } else { 0 };
-                let magic_high = 0x6400_6400u32 | if signed { 0x0080_0080 } else { 0 };
-                // Signed codes are counted from −8.
-                let low_less: u16 = if signed { 0xe408 } else { 0xe400 };
-                let high_less: u16 = if signed { 0xd480 } else { 0xd400 };
-                let twice = |bits: u16| u32::from(bits) | u32::from(bits) << 16;
-                let low_less = self.u32(twice(low_less));
-                let high_less = self.u32(twice(high_less));
-                let sixteenth = self.u32(0x2c00_2c00);
-                let upper = def!(self, B32, "shr.u32", "{}, 8", words[0]);
-                let mut out = Vec::new();
-                for word in [words[0], upper] {
-                    let low = def!(self, B32, "lop3.b32", "{word}, {}, {magic}, 0x6a", 0x000f_000fu32);
-                    let high = def!(self, B32, "lop3.b32", "{word}, {}, {magic_high}, 0x6a", 0x00f0_00f0u32);
-                    out.push(def!(self, B32, "add.rn.f16x2", "{low}, {low_less}"));
-                    out.push(def!(self, B32, "fma.rn.f16x2", "{high}, {sixteenth}, {high_less}"));
-                }
-                out
-            }
-            (E::Int4B | E::UInt4B, _) => {
-                let magic = 0x4300_4300u32 | if signed { 0x0008_0008 } else { 0 };
-                let less = self.u32(if signed { 0xc308_c308 } else { 0xc300_c300 });
-                let one = self.u32(0x3f80_3f80);
-                (0..4)
-                    .map(|i| {
-                        let word = match i {
-                            0 => words[0],
-                            i => def!(self, B32, "shr.u32", "{}, {}", words[0], 4 * i),
-                        };
-                        let code = def!(self, B32, "lop3.b32", "{word}, {}, {magic}, 0x6a", 0x000f_000fu32);
-                        def!(self, B32, "fma.rn.bf16x2", "{code}, {one}, {less}")
-                    })
-                    .collect()
-            }
-            (E::Fp4E2M1, _) => {
-                // The sign at bit 15, the rest at bits 11 … 9 of each half.
-                (0..4)
-                    .map(|i| {
-                        let at_top = match i {
-                            3 => words[0],
-                            i => def!(self, B32, "shl.b32", "{}, {}", words[0], 12 - 4 * i),
-                        };
-                        let place = match i {
-                            2 => def!(self, B32, "shl.b32", "{}, 1", words[0]),
-                            3 => def!(self, B32, "shr.u32", "{}, 3", words[0]),
-                            i => def!(self, B32, "shl.b32", "{}, {}", words[0], 9 - 4 * i),
-                        };
-                        let magnitude = def!(self, B32, "and.b32", "{place}, {}", 0x0e00_0e00u32);
-                        def!(self, B32, "lop3.b32", "{at_top}, {}, {magnitude}, 0xea", 0x8000_8000u32)
-                    })
-                    .collect()
-            }
-            (format, unit) => widen(self, words, 8, format, unit),
-        }
-    }
-
     /// Adds up the splits' sums and stores the tile.
     fn few_store(
         &mut self,
@@ -637,9 +707,11 @@ impl Lower<'_> {
         let out_columns = target.inside(self, 0, Word::Known(0), Some(descriptor.n));
         let threads = 32 * cut.simdgroups;
         let number = self.copy(self.geometry.hardware_thread);
+        let all = out_rows.reg(self);
+        let all = def!(self, B32, "mul.lo.u32", "{all}, {}", cut.columns);
         let (again, done) = (self.writer.label(), self.writer.label());
         self.writer.place(again);
-        let finished = def!(self, Pred, "setp.ge.u32", "{number}, {}", descriptor.m * cut.columns);
+        let finished = def!(self, Pred, "setp.ge.u32", "{number}, {all}");
         ptx!(self, "@{finished} bra {done}");
         let row = def!(self, B32, "div.u32", "{number}, {}", cut.columns);
         let before = def!(self, B32, "mul.lo.u32", "{row}, {}", cut.columns);

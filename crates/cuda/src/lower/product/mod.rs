@@ -8,6 +8,7 @@ mod contract;
 mod convolution;
 mod emit;
 mod few;
+mod few_decode;
 mod fragments;
 mod lines;
 mod matrix8;

@@ -13,6 +13,8 @@ mod operands;
 mod order;
 mod plan;
 mod select;
+#[cfg(test)]
+mod tests;
 mod widened;
 
 use anymetal_ir::{CoopId, MatmulDescriptor, Operand, Scalar, TensorRef};
