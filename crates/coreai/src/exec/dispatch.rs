@@ -170,7 +170,13 @@ impl Dispatcher {
         let terms = Array::from_values(&[all.len()], all)?;
         let kept = layers.iter().flat_map(|(w, bias)| std::iter::once(*w).chain(*bias));
         let of = kept.cloned().collect();
-        known.insert(key, Terms { _of: of, terms: terms.clone() });
+        known.insert(
+            key,
+            Terms {
+                _of: of,
+                terms: terms.clone(),
+            },
+        );
         Ok(terms)
     }
 

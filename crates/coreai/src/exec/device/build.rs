@@ -10,8 +10,8 @@ use crate::bytecode::ElementType;
 use crate::error::OpError;
 use crate::exec::dispatch::Dispatcher;
 use crate::exec::fused::{
-    Affine, Check, FIRST_INPUT, Form, Generated, Lowered, MapOp, Memory, Node, OUTPUT, Operand, Reduced, RowProgram, STATUS, Stage,
-    layer_norm, lower, map_kernel, rms_norm,
+    Affine, Check, FIRST_INPUT, Form, Generated, Lowered, MapOp, Memory, Node, OUTPUT, Operand, Reduced, RowProgram,
+    STATUS, Stage, layer_norm, lower, map_kernel, rms_norm,
 };
 use crate::exec::library::{self, Launch};
 use crate::exec::native::Native;
@@ -550,10 +550,7 @@ impl Build<'_> {
         let dense = Node::dense(Memory::Value(to), element, &program.shape);
         let node = match order {
             Some(order) => {
-                let forms: Vec<_> = order
-                    .iter()
-                    .map(|&d| Affine::index(d, rank, 1, 0))
-                    .collect();
+                let forms: Vec<_> = order.iter().map(|&d| Affine::index(d, rank, 1, 0)).collect();
                 dense.mapped(&forms, rank)
             }
             None => dense,
@@ -659,7 +656,14 @@ impl Build<'_> {
     }
 
     /// A kernel of ours with operand i of the step at `places[i]` and the result at `result`.
-    pub fn launch(&mut self, step: &Step, launch: Launch, places: &[u32], result: u32, label: &str) -> Result<(), OpError> {
+    pub fn launch(
+        &mut self,
+        step: &Step,
+        launch: Launch,
+        places: &[u32],
+        result: u32,
+        label: &str,
+    ) -> Result<(), OpError> {
         let mut binds = Vec::new();
         for (source, &place) in step.inputs.iter().zip(places) {
             binds.push((place, Bind::Buffer(self.source(source)?)));

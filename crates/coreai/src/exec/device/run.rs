@@ -159,7 +159,12 @@ impl Prepared {
         Ok(())
     }
 
-    fn buffer(&self, instance: &Instance, dispatcher: &Dispatcher, source: &Source) -> Result<(Buffer, usize), OpError> {
+    fn buffer(
+        &self,
+        instance: &Instance,
+        dispatcher: &Dispatcher,
+        source: &Source,
+    ) -> Result<(Buffer, usize), OpError> {
         match source {
             Source::Memory(id, start) => Ok((self.of(instance, *id).clone(), *start)),
             Source::Constant(array) => Ok((dispatcher.constant_buffer(array)?, 0)),
