@@ -7,8 +7,8 @@
 //! ```text
 //! before the loop   scores = Q·K₀
 //! iteration i       what the body does with the scores, while sums += P·Vᵢ₋₁ still runs
-//!                   P becomes registers of 16 bits; issue scores = Q·Kᵢ₊₁
-//!                   wait for the sums; what the body does with them
+//!                   P becomes registers of 16 bits; wait for the sums; issue scores = Q·Kᵢ₊₁
+//!                   what the body does with the sums
 //!                   issue sums += P·Vᵢ; wait for the scores
 //! ```
 //!
