@@ -97,6 +97,8 @@ pub struct PtxOptions {
     pub threads: u32,
     /// Every threadgroup of the launch has exactly so many threads.
     pub whole: bool,
+    /// The size of every threadgroup of the launch, where it is known to be the same for all: sizes become numbers in the code.
+    pub shape: Option<[u32; 3]>,
 }
 
 /// The values of [`PtxOptions::threads`]; each has its own number of registers for a thread.
@@ -120,6 +122,7 @@ impl Default for PtxOptions {
             unaliased: true,
             threads: 1024,
             whole: false,
+            shape: None,
         }
     }
 }

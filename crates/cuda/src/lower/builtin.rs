@@ -62,7 +62,10 @@ impl Lower<'_> {
             }
             let first = self.first_thread(dimension, full);
             let rest = emit!(self, B32, "sub.s32", grid, first);
-            let size = emit!(self, B32, "min.u32", full, rest);
+            let size = match self.options.shape {
+                Some(shape) => self.u32(shape[dimension as usize]),
+                None => emit!(self, B32, "min.u32", full, rest),
+            };
             self.launch.full.push(full);
             self.launch.size.push(size);
         }
@@ -70,13 +73,19 @@ impl Lower<'_> {
         let plane = emit!(self, B32, "mul.lo.s32", x, y);
         let threads = emit!(self, B32, "mul.lo.s32", plane, z);
         self.launch.threads = Some(threads);
-        let dead = emit!(self, Pred, "setp.ge.u32", g.thread, threads);
-        ptx!(self, "@{dead} exit");
+        if !self.has_whole_simdgroups() {
+            let dead = emit!(self, Pred, "setp.ge.u32", g.thread, threads);
+            ptx!(self, "@{dead} exit");
+        }
         let whole = emit!(self, B32, "add.s32", threads, 31);
         self.launch.barrier = Some(emit!(self, B32, "and.b32", whole, -32));
         let before = emit!(self, B32, "shl.b32", g.simdgroup, 5);
         let left = emit!(self, B32, "sub.s32", threads, before);
-        self.launch.live = Some(emit!(self, B32, "min.u32", left, 32));
+        self.launch.live = Some(if self.has_whole_simdgroups() {
+            self.u32(32)
+        } else {
+            emit!(self, B32, "min.u32", left, 32)
+        });
 
         let mut asks = false;
         self.kernel.body.for_each_inst(&mut |inst| {
@@ -97,6 +106,14 @@ impl Lower<'_> {
             }
         }
         self.begin_control();
+    }
+
+    /// True if every SIMD-group of the launch is known to have all its lanes.
+    pub fn has_whole_simdgroups(&self) -> bool {
+        self.options.shape.is_some_and(|shape| {
+            let threads: u32 = shape.iter().product();
+            threads > 0 && threads.is_multiple_of(32)
+        })
     }
 
     /// The first thread of this threadgroup in the grid.

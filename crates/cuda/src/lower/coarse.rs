@@ -45,8 +45,11 @@ struct PerThread {
     forms: AddressForms,
 }
 
+/// Instructions in order, and where a guard ends lanes: its place, its condition, and what the condition is then.
+type Straight<'k> = (Vec<&'k Inst>, Option<(usize, ValueId, bool)>);
+
 /// The straight line, and the bound check in it.
-fn straight(kernel: &Kernel) -> Option<(Vec<&Inst>, Option<(usize, ValueId, bool)>)> {
+fn straight(kernel: &Kernel) -> Option<Straight<'_>> {
     let mut insts = Vec::new();
     let mut guard = None;
     let all = &kernel.body.insts;

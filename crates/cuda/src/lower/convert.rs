@@ -22,7 +22,7 @@ impl Lower<'_> {
             let bits = emit!(self, B16, "cvt.u16.u32", emit!(self, B32, "or.b32", sign, quiet));
             result = emit!(self, B16, "selp.b16", bits, result, nan);
         }
-        self.note_wide(to, operand, from, scalar);
+        self.note_wide(to, operand, from, scalar, result);
         self.bind(to, result);
         Ok(())
     }

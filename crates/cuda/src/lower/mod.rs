@@ -167,12 +167,10 @@ pub(crate) fn lower(kernel: &Kernel, options: &PtxOptions) -> Result<PtxModule> 
     lower.coarse_shift = coarse.as_ref().map_or(0, |plan| plan.shift);
     lower.prologue();
     lower.prepare_coops()?;
-    lower.mark(0);
     match coarse {
         Some(plan) => lower.coarse_body(&plan)?,
         None => lower.block(&kernel.body)?,
     }
-    lower.mark(7);
     ptx!(lower, "ret");
     lower.finish()
 }

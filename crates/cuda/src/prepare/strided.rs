@@ -144,6 +144,18 @@ impl Pass<'_> {
                 },
             },
         ));
+        // No step before the bound wraps around, so addresses may be made from the wide counter plus a number.
+        let mut wides = vec![wide];
+        for index in 1..steps {
+            let by = match counting.step {
+                Step::Const(c) => self.number(&mut main, at, (index as u64).wrapping_mul(c.bits)),
+                Step::Value(_) => {
+                    let times = self.number(&mut out, at, index as u64);
+                    self.binary(&mut out, at, BinaryOp::Mul, wide_step, times, i64_type)
+                }
+            };
+            wides.push(self.binary(&mut main, at, BinaryOp::Add, wide, by, i64_type));
+        }
         let mut counters = vec![first];
         for _ in 1..steps {
             let before = counters[counters.len() - 1];
@@ -152,12 +164,24 @@ impl Pass<'_> {
         // What a step does before its test is free of effects.
         let all: Vec<&Inst> = body.insts[..counting.test].iter().chain(work).collect();
         let early = self.early(&all, counting.counter);
+        let gets: HashSet<ValueId> = all
+            .iter()
+            .filter(|inst| inst.op == Op::LocalGet(counting.counter))
+            .map(|inst| inst.first)
+            .collect();
+        let extends: HashSet<ValueId> = all
+            .iter()
+            .filter(|inst| matches!(&inst.op, Op::Convert { operand, to: Scalar::I64, .. } if gets.contains(operand)))
+            .map(|inst| inst.first)
+            .collect();
         let mut names: Vec<Names> = vec![Names::new(); steps];
         for phase in [true, false] {
-            for (names, &counter) in names.iter_mut().zip(&counters) {
+            for (names, (&counter, &wide)) in names.iter_mut().zip(counters.iter().zip(&wides)) {
                 for (index, &inst) in all.iter().enumerate() {
                     if inst.op == Op::LocalGet(counting.counter) {
                         names.insert(inst.first, counter);
+                    } else if extends.contains(&inst.first) && inst.count == 1 {
+                        names.insert(inst.first, wide);
                     } else if early.contains(&index) == phase {
                         main.push(copy::inst(self.kernel, inst, names));
                     }

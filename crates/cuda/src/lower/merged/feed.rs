@@ -176,11 +176,9 @@ impl<'k> Lower<'k> {
             let scratch = places.maps + index as u32 * MAP_BYTES;
             self.make_map(feed, product.right, &feed.rings[index], warp, index as u32, scratch);
         }
-        self.mark(2);
         ptx!(self, "cp.async.wait_all");
         ptx!(self, "fence.proxy.async.shared::cta");
         self.merged_barrier(plan);
-        self.mark(3);
         self.issue_first_scores(plan, feed);
         let skip = self.writer.label();
         ptx!(self, "@!{} bra {skip}", feed.elected);
@@ -200,9 +198,7 @@ impl<'k> Lower<'k> {
         self.load_tile(feed, &feed.rings[0], one, next.origins[0]);
         self.writer.place(skip);
         ptx!(self, "bar.warp.sync 0xffffffff");
-        self.mark(4);
         self.finish_first_scores(feed);
-        self.mark(5);
         Ok(())
     }
 
@@ -211,35 +207,10 @@ impl<'k> Lower<'k> {
         ptx!(self, "fence.proxy.tensormap::generic.acquire.gpu [{map}], {MAP_BYTES}");
     }
 
-    /// F_TIME
-    pub fn mark(&mut self, n: u32) {
-        if std::env::var("F_TIME").is_err() {
-            return;
-        }
-        let skip = self.writer.label();
-        let others = emit!(self, Pred, "setp.ne.u32", self.geometry.hardware_thread, 0);
-        ptx!(self, "@{others} bra {skip}");
-        let block = self.reg(Class::B32);
-        let (part, size) = (self.reg(Class::B32), self.reg(Class::B32));
-        ptx!(self, "mov.u32 {block}, %ctaid.z");
-        for dimension in ["y", "x"] {
-            ptx!(self, "mov.u32 {size}, %nctaid.{dimension}");
-            ptx!(self, "mov.u32 {part}, %ctaid.{dimension}");
-            ptx!(self, "mad.lo.u32 {block}, {block}, {size}, {part}");
-        }
-        let base = self.parameter(Class::B64, crate::abi::WORKSPACE);
-        let at = emit!(self, B64, "mad.wide.u32", block, 64, base);
-        let clock = self.reg(Class::B64);
-        ptx!(self, "mov.u64 {clock}, %clock64");
-        ptx!(self, "st.volatile.global.b64 [{at}+{}], {clock}", (32 << 20) + 8 * n);
-        self.writer.place(skip);
-    }
-
     /// After the loop: products that are under way end, and the barriers.
     pub(super) fn merged_end(&mut self, pipeline: &Pipeline<'k>) {
         let feed = &pipeline.feed;
         ptx!(self, "wgmma.wait_group.sync.aligned 0");
-        self.mark(6);
         self.merged_barrier(&pipeline.plan);
         let places = places(&pipeline.plan);
         for barrier in 0..4 * STAGES {

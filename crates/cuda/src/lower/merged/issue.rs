@@ -13,7 +13,7 @@ use crate::ptx::{Class, Reg};
 
 /// The constant part of a descriptor: 128-byte swizzle, and how far neighbouring groups of eight lines and (across K) of 64 columns are.
 fn descriptor_bits(leading_bytes: u32) -> u64 {
-    (1 << 62) | (u64::from(8 * LINE >> 4) << 32) | (u64::from(leading_bytes >> 4) << 16)
+    (1 << 62) | (u64::from((8 * LINE) >> 4) << 32) | (u64::from(leading_bytes >> 4) << 16)
 }
 
 impl<'k> Lower<'k> {
@@ -66,7 +66,7 @@ impl<'k> Lower<'k> {
         list.join(", ")
     }
 
-    /// One product as a group of instructions. `left` gives the left operand of each 16 of K: a descriptor, or registers.
+    /// One product. `left` gives the left operand of each 16 of K: a descriptor, or registers.
     fn multiply(&mut self, plan: &LoopPlan, product: &Product, left: &[String], right: Reg, keep: bool) {
         let sums = self.sums(product.destination);
         let (n, element) = (product.descriptor.n, plan.element());
@@ -92,7 +92,6 @@ impl<'k> Lower<'k> {
                 u32::from(keep || step > 0)
             );
         }
-        ptx!(self, "wgmma.commit_group.sync.aligned");
     }
 
     /// The scores of a tile (its number, `.b32`).
@@ -112,12 +111,14 @@ impl<'k> Lower<'k> {
     pub(super) fn multiply_sums(&mut self, plan: &LoopPlan, feed: &Feed, left: &[String], tile: Reg) {
         let right = self.tile_descriptor(feed, &feed.rings[1], &plan.second, tile);
         self.multiply(plan, &plan.second, left, right, true);
+        ptx!(self, "wgmma.commit_group.sync.aligned");
     }
 
     /// Before the loop: the scores of the first tile.
     pub(super) fn issue_first_scores(&mut self, plan: &LoopPlan<'k>, feed: &Feed) {
         ptx!(self, "wgmma.fence.sync.aligned");
         self.multiply_scores(plan, feed, feed.iteration);
+        ptx!(self, "wgmma.commit_group.sync.aligned");
     }
 
     /// Waits for them.
@@ -126,49 +127,82 @@ impl<'k> Lower<'k> {
         self.release(feed, &feed.rings[0], feed.iteration, None);
     }
 
-    /// Before the first use of the sums in the body: the last iteration's products are done, and the tile of scores after the next comes.
+    /// Before the first use of the sums in the body: the products of the last iteration are done. Where the left operand is made of the scores alone,
+    /// the next ones are issued, so that the tensor cores have work while the body is busy with the sums.
     pub(super) fn merged_settle(&mut self, pipeline: &Pipeline<'k>) -> Result {
         let feed = &pipeline.feed;
         // The branch of this keeps what comes before the wait there: else it would be moved behind it, and overlap with nothing.
         self.bring(pipeline, 0, 2)?;
+        let early = pipeline.plan.conversion.is_some();
+        if early {
+            let left = self.left_fragments(&pipeline.plan, pipeline.plan.first.destination);
+            pipeline.left.replace(left);
+        }
         ptx!(self, "wgmma.wait_group.sync.aligned 0");
+        if early {
+            self.next_scores(pipeline)?;
+        }
         let before = emit!(self, B32, "add.u32", feed.iteration, -1);
         let later = emit!(self, Pred, "setp.ne.u32", feed.iteration, 0);
         self.release(feed, &feed.rings[1], before, Some(later));
         Ok(())
     }
 
-    /// At the second product: the next scores, then the product, then the next tile of values; the scores are done.
+    /// At the second product, which is issued after the next scores; then the next tile of values, and these scores are done.
     pub(super) fn merged_issue(&mut self, pipeline: &Pipeline<'k>) -> Result {
         let (plan, feed) = (&pipeline.plan, &pipeline.feed);
-        let left = self.left_fragments(plan)?;
-        let next = emit!(self, B32, "add.u32", feed.iteration, 1);
-        let last = self.ahead(plan, 1)?.ends;
-        // So that the assembler knows that all go the same way.
-        ptx!(self, "vote.sync.any.pred {last}, {last}, 0xffffffff");
-        let no_scores = self.writer.label();
+        let left = if plan.conversion.is_some() {
+            pipeline.left.take()
+        } else {
+            let left = self.second_left(plan)?;
+            self.next_scores(pipeline)?;
+            left
+        };
         self.wait_full(feed, &feed.rings[1], feed.iteration);
-        ptx!(self, "@{last} bra.uni {no_scores}");
-        self.wait_full(feed, &feed.rings[0], next);
-        ptx!(self, "wgmma.fence.sync.aligned");
-        self.multiply_scores(plan, feed, next);
-        self.writer.place(no_scores);
         ptx!(self, "wgmma.fence.sync.aligned");
         self.multiply_sums(plan, feed, &left, feed.iteration);
         self.bring(pipeline, 1, 1)?;
         ptx!(self, "wgmma.wait_group.sync.aligned 1");
-        let more = emit!(self, Pred, "not.pred", last);
+        let next = emit!(self, B32, "add.u32", feed.iteration, 1);
+        let more = self.goes_on(plan)?;
         self.release(feed, &feed.rings[0], next, Some(more));
         ptx!(self, "add.u32 {}, {}, 1", feed.iteration, feed.iteration);
         Ok(())
     }
 
-    /// The second product's left operand as registers of 16-bit pairs, for each 16 of K.
-    pub(super) fn left_fragments(&mut self, plan: &LoopPlan) -> Result<Vec<String>> {
-        let Operand::Coop(left) = plan.second.left else {
-            return self.unsupported("a left operand in memory here");
-        };
-        let storage = self.tile(*left).storage;
+    /// Issues the scores of the next iteration, if there is one, as a group.
+    fn next_scores(&mut self, pipeline: &Pipeline<'k>) -> Result {
+        let (plan, feed) = (&pipeline.plan, &pipeline.feed);
+        let none = self.writer.label();
+        let more = self.goes_on(plan)?;
+        let next = emit!(self, B32, "add.u32", feed.iteration, 1);
+        ptx!(self, "@!{more} bra.uni {none}");
+        self.wait_full(feed, &feed.rings[0], next);
+        ptx!(self, "wgmma.fence.sync.aligned");
+        self.multiply_scores(plan, feed, next);
+        ptx!(self, "wgmma.commit_group.sync.aligned");
+        self.writer.place(none);
+        Ok(())
+    }
+
+    /// True if there is another iteration; so that the assembler knows that all go the same way.
+    fn goes_on(&mut self, plan: &LoopPlan<'k>) -> Result<Reg> {
+        let last = self.ahead(plan, 1)?.ends;
+        let none = emit!(self, Pred, "vote.sync.any.pred", last, "0xffffffff");
+        Ok(emit!(self, Pred, "not.pred", none))
+    }
+
+    /// The second product's left operand.
+    pub(super) fn second_left(&mut self, plan: &LoopPlan) -> Result<Vec<String>> {
+        match plan.second.left {
+            Operand::Coop(left) => Ok(self.left_fragments(plan, *left)),
+            Operand::Tensor(_) => self.unsupported("a left operand in memory here"),
+        }
+    }
+
+    /// A tile as the second product's left operand: registers of 16-bit pairs, for each 16 of K.
+    fn left_fragments(&mut self, plan: &LoopPlan, left: CoopId) -> Vec<String> {
+        let storage = self.tile(left).storage;
         let mut steps = Vec::new();
         for step in 0..plan.second.depth / 16 {
             let mut registers = Vec::new();
@@ -177,11 +211,11 @@ impl<'k> Lower<'k> {
                     let pair = self.reg(Class::B32);
                     match storage {
                         Storage::Single => {
-                            let [low, high] = [0, 1].map(|i| self.tile_reg(*left, rb, nb, i));
+                            let [low, high] = [0, 1].map(|i| self.tile_reg(left, rb, nb, i));
                             ptx!(self, "cvt.rn.{}x2.f32 {pair}, {high}, {low}", plan.element());
                         }
                         Storage::Pairs => {
-                            let from = self.tile_pair(*left, rb, nb);
+                            let from = self.tile_pair(left, rb, nb);
                             ptx!(self, "mov.b32 {pair}, {from}");
                         }
                     }
@@ -190,6 +224,6 @@ impl<'k> Lower<'k> {
             }
             steps.push(format!("{{{}}}", registers.join(", ")));
         }
-        Ok(steps)
+        steps
     }
 }

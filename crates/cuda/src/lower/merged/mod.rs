@@ -6,9 +6,10 @@
 //!
 //! ```text
 //! before the loop   scores = Q·K₀
-//! iteration i       what the body does with the scores (products of iteration i − 1 into the sums still run)
-//!                   wait for these; the body goes on with the sums
-//!                   issue scores = Q·Kᵢ₊₁, issue sums += P·Vᵢ, wait for the scores
+//! iteration i       what the body does with the scores, while sums += P·Vᵢ₋₁ still runs
+//!                   P becomes registers of 16 bits; wait for the sums; issue scores = Q·Kᵢ₊₁
+//!                   what the body does with the sums
+//!                   issue sums += P·Vᵢ; wait for the scores
 //! ```
 //!
 //! Whether a loop is like that is decided when the kernel is compiled ([`plan`]); whether bulk copies can bring its operands when it runs. The
@@ -18,6 +19,8 @@ mod feed;
 mod issue;
 mod plain;
 mod plan;
+
+use std::cell::RefCell;
 
 use anymetal_ir::{Block, Inst, Unroll};
 
@@ -30,6 +33,8 @@ use crate::ptx;
 pub(crate) struct Pipeline<'k> {
     plan: LoopPlan<'k>,
     feed: Feed,
+    /// The second product's left operand, once it is in registers of 16 bits.
+    left: RefCell<Vec<String>>,
     /// Operands come element by element, and each product is waited for.
     plain: bool,
 }
@@ -52,7 +57,6 @@ impl<'k> Lower<'k> {
         let (plain, end) = (self.writer.label(), self.writer.label());
         let feed = self.merged_feed(&plan);
         self.min_blocks = if plan.blocks() > 1 { 2 } else { 0 };
-        self.mark(1);
         let none = self.ahead(&plan, 0)?.ends;
         ptx!(self, "@{none} bra.uni {end}");
         let fits = self.merged_fits(&plan);
@@ -61,6 +65,7 @@ impl<'k> Lower<'k> {
         self.merged.pipeline = Some(Pipeline {
             plan,
             feed,
+            left: RefCell::default(),
             plain: false,
         });
         self.loop_(body, latch, unroll)?;
@@ -99,6 +104,10 @@ impl<'k> Lower<'k> {
         }
         if is(plan.settle) && !pipeline.plain {
             self.merged_settle(pipeline)?;
+        }
+        if plan.conversion.is_some_and(is) && !pipeline.plain {
+            // Done where the scores were still there.
+            return Ok(true);
         }
         if is(plan.second.inst) {
             if pipeline.plain {

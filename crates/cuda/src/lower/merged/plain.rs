@@ -59,13 +59,14 @@ impl<'k> Lower<'k> {
         let tile = self.u32(0);
         ptx!(self, "wgmma.fence.sync.aligned");
         self.multiply_scores(plan, feed, tile);
+        ptx!(self, "wgmma.commit_group.sync.aligned");
         ptx!(self, "wgmma.wait_group.sync.aligned 0");
     }
 
     /// The product at its end.
     pub(super) fn plain_second(&mut self, pipeline: &Pipeline<'k>) -> Result {
         let (plan, feed) = (&pipeline.plan, &pipeline.feed);
-        let left = self.left_fragments(plan)?;
+        let left = self.second_left(plan)?;
         self.plain_tile(plan, feed, 1, plan.second.right, plan.second.tile());
         let tile = self.u32(0);
         ptx!(self, "wgmma.fence.sync.aligned");

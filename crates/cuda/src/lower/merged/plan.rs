@@ -67,6 +67,8 @@ pub(super) struct LoopPlan<'k> {
     pub steps: Vec<(LocalId, i64)>,
     /// The first instruction that touches the second product's destination.
     pub settle: *const Inst,
+    /// The conversion of the scores to the second product's left operand, after [`settle`](Self::settle), if that is all that it is made of.
+    pub conversion: Option<*const Inst>,
     /// SIMD-groups of the threadgroup.
     pub simdgroups: u32,
 }
@@ -280,7 +282,9 @@ impl<'k> Lower<'k> {
         .then_some(())?;
         let exit = exit_of(&line[..head])?;
         let (slice, steps) = self.advancing(&line, head, exit.0, [first.right, second.right], latch, &variant)?;
+        let conversion = self.conversion_of(&plan, &line[..end]);
         Some(LoopPlan {
+            conversion,
             exit,
             slice,
             steps,
@@ -312,8 +316,29 @@ impl<'k> Lower<'k> {
             slice: Vec::new(),
             steps: Vec::new(),
             settle: std::ptr::from_ref(*settle),
+            conversion: None,
             simdgroups: self.options.threads / 32,
         })
+    }
+
+    /// The conversion of the scores, if nothing touches the scores or its result from [`LoopPlan::settle`] on but it and the product.
+    fn conversion_of(&self, plan: &LoopPlan<'k>, line: &[&'k Inst]) -> Option<*const Inst> {
+        let Operand::Coop(left) = *plan.second.left else {
+            return None;
+        };
+        let scores = plan.first.destination;
+        let settle = line.iter().position(|inst| std::ptr::from_ref(*inst) == plan.settle)?;
+        let mut touching = line[settle..]
+            .iter()
+            .filter(|inst| touches(inst, scores) || touches(inst, left));
+        let conversion = touching.next()?;
+        let whole = matches!(conversion.op, Op::CoopConvert { to, from } if (to, from) == (left, scores));
+        let mut uses = 0;
+        self.kernel
+            .body
+            .for_each_inst(&mut |inst| uses += usize::from(is_access(&inst.op, left)));
+        let same = self.tile(left).storage == Storage::Single && self.tile(scores).storage == Storage::Single;
+        (whole && same && touching.next().is_none() && uses == 2).then_some(std::ptr::from_ref(*conversion))
     }
 
     /// The only way out of the loop is before the first product, and nothing else uses the staging area or returns.
