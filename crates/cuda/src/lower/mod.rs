@@ -459,10 +459,8 @@ impl<'k> Lower<'k> {
         );
         // Where the number of threads is known, the assembler spills less to make room for more of them. Products through shared memory
         // are made for the registers that they get without knowing it.
-        let exact = match required {
-            Some(required) => self.staging_bytes == 0 && required == threads,
-            None => false,
-        };
+        let known = required == Some(threads) || self.options.whole && self.options.threads == threads;
+        let exact = known && self.staging_bytes == 0;
         text.push_str(&format!(
             ".visible .entry {entry}(\n\t.param .align 64 .b8 args[{}]\n)\n.{} {}\n{}{{\n{}",
             self.parameters.size,
