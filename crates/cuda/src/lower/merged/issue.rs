@@ -133,13 +133,11 @@ impl<'k> Lower<'k> {
         let feed = &pipeline.feed;
         // The branch of this keeps what comes before the wait there: else it would be moved behind it, and overlap with nothing.
         self.bring(pipeline, 0, 2)?;
-        let early = pipeline.plan.conversion.is_some();
-        if early {
+        ptx!(self, "wgmma.wait_group.sync.aligned 0");
+        if pipeline.plan.conversion.is_some() {
+            // Not before the wait: these registers are those that the last product still reads.
             let left = self.left_fragments(&pipeline.plan, pipeline.plan.first.destination);
             pipeline.left.replace(left);
-        }
-        ptx!(self, "wgmma.wait_group.sync.aligned 0");
-        if early {
             self.next_scores(pipeline)?;
         }
         let before = emit!(self, B32, "add.u32", feed.iteration, -1);
