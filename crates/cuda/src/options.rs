@@ -93,6 +93,23 @@ pub struct PtxOptions {
     pub static_overhang_zero: bool,
     /// No two arguments are bound to overlapping memory: reads of what the kernel does not write may be moved and cached.
     pub unaliased: bool,
+    /// Threads that a threadgroup of the dispatches has at most: fewer leave more registers for each. One of [`THREAD_CLASSES`].
+    pub threads: u32,
+    /// Every threadgroup of the launch has exactly so many threads.
+    pub whole: bool,
+    /// The size of every threadgroup of the launch, where it is known to be the same for all: sizes become numbers in the code.
+    pub shape: Option<[u32; 3]>,
+}
+
+/// The values of [`PtxOptions::threads`]; each has its own number of registers for a thread.
+pub const THREAD_CLASSES: [u32; 5] = [256, 384, 512, 768, 1024];
+
+impl PtxOptions {
+    /// The smallest class that has room for threadgroups of so many threads.
+    pub fn thread_class(threads: u32) -> u32 {
+        let class = THREAD_CLASSES.into_iter().find(|&class| threads <= class);
+        class.unwrap_or(THREAD_CLASSES[THREAD_CLASSES.len() - 1])
+    }
 }
 
 impl Default for PtxOptions {
@@ -103,6 +120,9 @@ impl Default for PtxOptions {
             force_incompatible: false,
             static_overhang_zero: false,
             unaliased: true,
+            threads: 1024,
+            whole: false,
+            shape: None,
         }
     }
 }
@@ -146,8 +166,33 @@ pub struct PtxModule {
     pub workspace_bytes: u32,
     /// Widened copies of arguments that the kernel can use, in the order of [`ParameterBlock::images`].
     pub images: Vec<ImageRequest>,
+    /// The launch may let each hardware thread run 2^this neighbours in `x`: it then has as many times fewer threads there, and says so at
+    /// [`COARSE_SHIFT`](crate::abi::COARSE_SHIFT). 0 if the kernel cannot.
+    pub coarse_shift: u32,
     /// Threads of a threadgroup at most (what `.maxntid` says).
     pub max_threads: u32,
     /// Threads to launch beyond the threadgroup's own (whole warps of the backend, at the end).
     pub hidden_threads: u32,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn targets_parse_and_print() {
+        for name in ["sm_80", "sm_90", "sm_90a", "sm_100a", "sm_120a"] {
+            assert_eq!(name.parse::<Target>().unwrap().to_string(), name);
+        }
+        for name in ["90a", "sm_", "sm_70", "sm_80a", "sm_900"] {
+            assert!(name.parse::<Target>().is_err(), "{name}");
+        }
+    }
+
+    #[test]
+    fn threadgroups_have_a_class() {
+        for (threads, class) in [(0, 256), (256, 256), (257, 384), (512, 512), (513, 768), (1024, 1024)] {
+            assert_eq!(PtxOptions::thread_class(threads), class);
+        }
+    }
 }

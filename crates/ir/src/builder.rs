@@ -112,6 +112,11 @@ impl Builder {
         self.emit(op, &[]);
     }
 
+    /// How many blocks are open, the body among them.
+    pub fn open_blocks(&self) -> usize {
+        self.blocks.len()
+    }
+
     /// Opens a block.
     pub fn push_block(&mut self) {
         self.blocks.push(Block::default());

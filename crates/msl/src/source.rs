@@ -93,17 +93,18 @@ pub struct SourceFile {
     /// Where it came from.
     pub origin: FileOrigin,
     line_starts: Vec<u32>,
+    /// Bytes that begin no character: a column is a difference of bytes less these, however long the line is.
+    inside_characters: Vec<u32>,
 }
 
 impl SourceFile {
     /// 1-based line and column (in characters) of a byte offset.
     pub fn line_col(&self, offset: u32) -> (u32, u32) {
         let line = self.line_starts.partition_point(|&s| s <= offset).saturating_sub(1);
-        let start = self.line_starts[line] as usize;
-        let end = (offset as usize).min(self.text.len());
-        let before = self.text.as_bytes().get(start..end).unwrap_or(&[]);
-        let col = String::from_utf8_lossy(before).chars().count() as u32 + 1;
-        (line as u32 + 1, col)
+        let start = self.line_starts[line];
+        let end = offset.min(self.text.len() as u32).max(start);
+        let inside = |end: u32| self.inside_characters.partition_point(|&at| at < end) as u32;
+        (line as u32 + 1, end - start - (inside(end) - inside(start)) + 1)
     }
 
     /// The text of a 1-based line, without its line ending. Empty when there is no such line.
@@ -170,11 +171,17 @@ impl SourceMap {
                 .filter(|(_, b)| *b == b'\n')
                 .map(|(i, _)| i as u32 + 1),
         );
+        let inside_characters = (0u32..)
+            .zip(text.bytes())
+            .filter(|(_, b)| b & 0xc0 == 0x80)
+            .map(|(i, _)| i)
+            .collect();
         self.files.push(SourceFile {
             name: name.into(),
             text,
             origin,
             line_starts,
+            inside_characters,
         });
         FileId(self.files.len() as u32 - 1)
     }
@@ -230,7 +237,10 @@ mod tests {
         let file = map.get(id).unwrap();
         assert_eq!(file.line_col(0), (1, 1));
         assert_eq!(file.line_col(3), (2, 1));
+        assert_eq!(file.line_col(5), (2, 3));
         assert_eq!(file.line_col(6), (2, 3));
+        assert_eq!(file.line_col(7), (2, 4));
+        assert_eq!(file.line_col(99), (3, 1));
         assert_eq!(file.line(2), "cé d");
         assert_eq!(file.line(9), "");
         assert_eq!(map.location(Span::new(id, 3, 4)), "a.metal:2:1");

@@ -70,7 +70,10 @@ kernel void k(device int *o, device const int *in) {{
     );
     let nothing = Vec::<String>::new();
     assert_eq!(lacking(&source, &values(&[(0, 0), (2, 2)])), nothing);
-    assert_eq!(run_ints_with(&source, &[9], 4, &values(&[(0, 0), (2, 2)])), [1, 2, 9, 4]);
+    assert_eq!(
+        run_ints_with(&source, &[9], 4, &values(&[(0, 0), (2, 2)])),
+        [1, 2, 9, 4]
+    );
     // Dead code that came first does not hide what live code reads through the same declaration.
     assert_eq!(lacking(&source, &values(&[(0, 0), (2, 1)])), ["deep"]);
     assert_eq!(lacking(&source, &values(&[(0, 1), (2, 2)])), ["deep"]);
@@ -103,7 +106,7 @@ kernel void k(device int *o, device const int *in) {{
 }
 
 #[test]
-fn member_functions_have_address_spaces() {
+fn member_functions_have_the_address_space_of_their_object() {
     let object = |qualifier: &str| {
         format!(
             "{HEAD}struct S {{ int a; int get() const {qualifier} {{ return a; }} }};
@@ -114,7 +117,7 @@ kernel void k(device int *o [[buffer(0)]], device S *s [[buffer(1)]]) {{ o[0] = 
     for wrong in ["", "thread", "threadgroup", "constant"] {
         let text = errors(&object(wrong));
         assert!(
-            text.contains("E0482") && text.contains("address space"),
+            text.contains("E0482") && text.contains("cannot be called on an object of the type 'device S'"),
             "'{wrong}': {text}"
         );
     }
@@ -147,4 +150,151 @@ kernel void k(volatile device int *o, device const volatile int *in) {{
 }}"
     );
     assert_eq!(run_ints(&source, &[20, 30], 7), [15, 12, 11, 21, 50, 38, 22]);
+}
+
+#[test]
+fn braces_of_arrays_and_aggregates() {
+    let source = format!(
+        "{HEAD}struct P {{ array<int, 3> v; int n; }}; struct Q {{ int a[2]; int b; }}; struct R {{ Q q; P p; }};
+kernel void k(device int *o, device const int *in) {{
+  array<int, 3> a = {{{{1, 2, 3}}}}, b = {{{{4, 5}}}}, c{{{{6}}}};
+  o[0] = a[0] * 100 + a[1] * 10 + a[2]; o[1] = b[0] * 100 + b[1] * 10 + b[2]; o[2] = c[0] * 100 + c[1] * 10 + c[2];
+  auto d = array<int, 2>{{{{7, in[0]}}}}; o[3] = d[0] * 10 + d[1];
+  P p = {{{{{{1, 2, 3}}}}, 4}}, q = {{{{1, 2, 3}}, 4}}, r = {{1, 2, 3, 4}};
+  o[4] = p.v[2] * 10 + p.n; o[5] = q.v[2] * 10 + q.n; o[6] = r.v[2] * 10 + r.n;
+  array<array<int, 2>, 2> m = {{{{{{1, 2}}, {{3, 4}}}}}}, n = {{1, 2, 3, 4}}, l = {{{{1, 2, 3, 4}}}}, e = {{{{1, 2}}, {{3, 4}}}};
+  o[7] = m[1][0] * 10 + m[1][1]; o[8] = n[1][0] * 10 + n[1][1]; o[9] = l[1][0] * 10 + l[1][1]; o[10] = e[1][0] * 10 + e[1][1];
+  R x = {{1, 2, 3, 4, 5, 6, 7}}, y = {{{{{{1, 2}}, 3}}, {{{{{{4, 5, 6}}}}, 7}}}};
+  o[11] = x.q.a[1] * 100 + x.p.v[0] * 10 + x.p.n; o[12] = y.q.a[1] * 100 + y.p.v[0] * 10 + y.p.n;
+  array<float2, 2> f = {{{{float2(1, 2), float2(3, 4)}}}}, g = {{{{1, 2}}, {{3, 4}}}};
+  o[13] = int(f[1].x) * 10 + int(f[1].y); o[14] = int(g[1].x) * 10 + int(g[1].y);
+  array<Q, 2> h = {{{{{{{{1, 2}}, 3}}, {{{{4, 5}}, 6}}}}}}; o[15] = h[1].a[1] * 10 + h[1].b;
+}}"
+    );
+    let expected = [123, 450, 600, 79, 34, 34, 34, 34, 34, 34, 34, 247, 247, 34, 34, 56];
+    assert_eq!(run_ints(&source, &[9], 16), expected);
+    for (list, message) in [
+        ("array<int, 3> a = {{1, 2, 3, 4}};", "too many initialisers for"),
+        ("array<int, 3> a = {{1, 2}, 3};", "too many initialisers for 'int'"),
+        ("int a[3] = {{1, 2, 3}};", "too many initialisers for 'int'"),
+    ] {
+        let text = errors(&format!("{HEAD}kernel void k(device int *o) {{ {list} o[0] = a[0]; }}"));
+        assert!(text.contains("E0470") && text.contains(message), "{list}: {text}");
+    }
+}
+
+/// The codes of the errors of a kernel with these declarations and this body.
+fn refused(declarations: &str, body: &str) -> String {
+    errors(&format!(
+        "{HEAD}{declarations}\nkernel void k(device int *o, device const int *in) {{ {body} }}"
+    ))
+}
+
+#[test]
+fn overloads_follow_the_rules_of_cpp() {
+    let source = format!(
+        "{HEAD}int f(int, float) {{ return 1; }} int f(int, int) {{ return 2; }} int f(float, float) {{ return 3; }}
+int g(float) {{ return 1; }} int g(half) {{ return 2; }} template <typename T> int g(T) {{ return 3; }}
+template <typename T> int h(T) {{ return 1; }} template <typename T> int h(const device T *) {{ return 2; }}
+template <typename T> int h(device T *) {{ return 3; }} template <typename T, int N> int h(vec<T, N>) {{ return 4; }}
+template <typename T> int h(vec<T, 4>) {{ return 5; }} int h(float4) {{ return 6; }}
+template <typename T, typename U> int p(T, U) {{ return 1; }} template <typename T> int p(T, T) {{ return 2; }}
+template <typename T> int p(T, int) {{ return 3; }}
+template <typename... A> int v(A...) {{ return 1; }} template <typename T, typename... A> int v(T, A...) {{ return 2; }}
+template <typename T> int v(T) {{ return 3; }}
+int r(thread int &) {{ return 1; }} int r(const thread int &) {{ return 2; }}
+template <typename T> struct Box {{ T x; }}; template <typename T> int b(Box<T>) {{ return 1; }} template <typename T> int b(T) {{ return 2; }}
+int later(uint x); int later(unsigned int x) {{ return x; }} template <typename T> int late(T x); template <typename U> int late(U x) {{ return x; }}
+struct N {{ int x; N(int x) : x(x) {{}} int operator+(N o) const thread {{ return 1; }} }}; int operator+(N a, float b) {{ return 2; }}
+kernel void k(device int *o, device const int *in) {{
+  int i = in[0]; const int c = 3; short s = 4;
+  o[0] = f(i, 1.0f); o[1] = f(s, s); o[2] = f(1.0f, 1.0f); o[3] = g(1.0h); o[4] = g(i); o[5] = g(1.0f);
+  o[6] = h(i); o[7] = h(in); o[8] = h(o); o[9] = h(int2(1)); o[10] = h(half4(1)); o[11] = h(float4(1));
+  o[12] = p(i, 1.0f); o[13] = p(1.0f, 1.0f); o[14] = p(1.0f, 1); o[15] = v(); o[16] = v(i); o[17] = v(i, i);
+  o[18] = r(i); o[19] = r(c); o[20] = b(Box<int>{{1}}); o[21] = b(i); o[22] = later(i) + late(i);
+  N n(1); o[23] = (n + n) * 10 + (n + 1.0f);
+}}"
+    );
+    let expected = [1, 2, 3, 2, 3, 1, 1, 2, 3, 4, 5, 6, 1, 2, 3, 1, 3, 2, 1, 2, 1, 2, 10, 12];
+    assert_eq!(run_ints(&source, &[5], 24), expected);
+}
+
+#[test]
+fn ambiguous_calls_are_refused() {
+    for (declarations, body) in [
+        (
+            "int f(int, float) { return 1; } int f(float, int) { return 2; }",
+            "o[0] = f(1, 1);",
+        ),
+        ("int f(float) { return 1; } int f(half) { return 2; }", "o[0] = f(1);"),
+        (
+            "int f(int) { return 1; } int f(int, int = 0) { return 2; }",
+            "o[0] = f(1);",
+        ),
+        (
+            "int f(int x) { return 1; } int f(const thread int &x) { return 2; }",
+            "o[0] = f(1);",
+        ),
+        (
+            "template <typename T> int f(T, device int *) { return 1; } template <typename T> int f(device int *, T) { return 2; }",
+            "o[0] = f(o, o);",
+        ),
+        (
+            "template <typename T, typename U> int f(device T *, U) { return 1; } template <typename T, typename U> int f(T, device U *) { return 2; }",
+            "o[0] = f(o, o);",
+        ),
+        (
+            "struct A { int x; A(int x) : x(x) {} }; struct B { int x; B(int x) : x(x) {} }; int f(A a) { return 1; } int f(B b) { return 2; }",
+            "o[0] = f(in[0]);",
+        ),
+        (
+            "struct A { int x; }; int operator+(A a, float b) { return 1; } int operator+(A a, half b) { return 2; }",
+            "o[0] = A{1} + 1;",
+        ),
+    ] {
+        let text = refused(declarations, body);
+        assert!(
+            text.contains("error[E0493]") && text.contains("is ambiguous: 2 functions take them"),
+            "{body}: {text}"
+        );
+        assert_eq!(text.matches("candidate").count(), 2, "{text}");
+    }
+}
+
+#[test]
+fn a_member_function_of_another_address_space_names_the_qualifier() {
+    let object = "struct S { int a; int get() const { return a; } int operator+(int b) const { return a + b; } thread S &operator=(int b) { a = b; return *this; } };";
+    for (body, help) in [
+        (
+            "device const S *s = (device const S *)in; o[0] = s->get();",
+            "write 'const device' after the parameters of 'get'",
+        ),
+        (
+            "threadgroup S s; s.a = 1; o[0] = s.get();",
+            "write 'const threadgroup' after the parameters of 'get'",
+        ),
+        (
+            "device const S *s = (device const S *)in; o[0] = *s + 1;",
+            "write 'const device' after the parameters of 'operator+'",
+        ),
+        (
+            "device S *s = (device S *)o; *s = 1;",
+            "write 'device' after the parameters of 'operator='",
+        ),
+    ] {
+        let text = refused(object, body);
+        assert!(text.contains("error[E0482]") && text.contains(help), "{body}: {text}");
+        assert!(
+            text.contains("which is what a function without an address space takes"),
+            "{text}"
+        );
+    }
+    // Constants that are known hold no place in memory, copies are in `thread` memory.
+    let source = format!(
+        "{HEAD}{object}\nconstant S fixed = {{4}}; constexpr constant S known = {{5}};
+kernel void k(device int *o, device const int *in) {{
+  S s = *(device const S *)in; s = 7; o[0] = s.get() + 1; o[1] = fixed.get(); o[2] = known.get() + S(*(device const S *)in).get();
+}}"
+    );
+    assert_eq!(run_ints(&source, &[30], 3), [8, 4, 35]);
 }

@@ -153,6 +153,41 @@ fn function_constants_choose_the_code() {
 }
 
 #[test]
+fn a_pipeline_needs_its_function_constants() {
+    let device = Device::cpu();
+    let library = library(
+        &device,
+        "constant bool negate [[function_constant(2)]]; constant int by [[function_constant(3)]];
+         constant int more [[function_constant(4)]];
+         kernel void k(device int *x [[buffer(0)]]) {
+           x[0] = negate ? -by : 1;
+           if (is_function_constant_defined(more)) x[0] += more;
+         }",
+    );
+    let refuse = |constants| {
+        let result = library.pipeline_with("k", &constants, &ExecutionOptions::new());
+        result.err().map(|e| e.to_string())
+    };
+    let text = refuse(FunctionConstants::new()).expect("`negate` has no value");
+    assert!(
+        text.contains("error[E0775]: the function constant 'negate' (index 2, 'bool') has no value"),
+        "{text}"
+    );
+    assert!(text.contains("--constant \"2=bool VALUE\""), "{text}");
+    // `by` is read only if `negate` is true.
+    let text = refuse(FunctionConstants::new().with(2, true)).expect("`by` has no value");
+    assert!(
+        text.contains("'by' (index 3, 'int')") && !text.contains("'negate'"),
+        "{text}"
+    );
+    assert_eq!(refuse(FunctionConstants::new().with(2, false)), None);
+    assert_eq!(refuse(FunctionConstants::new().with(2, true).with(3, 4)), None);
+    // Inspecting needs no values.
+    assert!(library.kernel("k", &FunctionConstants::new()).is_ok());
+    assert!(library.check("k", &FunctionConstants::new()).is_ok());
+}
+
+#[test]
 fn unknown_function_constants_are_refused() {
     let device = Device::cpu();
     let library = library(

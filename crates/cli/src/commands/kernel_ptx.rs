@@ -29,6 +29,12 @@ pub struct Options {
     /// Layout compatibility queries answer false
     #[arg(long)]
     force_incompatible: bool,
+    /// Threads of the threadgroups that it is for: fewer leave more registers for each
+    #[arg(long, default_value_t = 256)]
+    threads: u32,
+    /// Every threadgroup of the launch is whole
+    #[arg(long)]
+    whole: bool,
     /// For arguments whose memory overlaps
     #[arg(long)]
     aliased: bool,
@@ -54,6 +60,12 @@ pub fn run(options: &Options, mut compile: CompileOptions) -> Outcome {
         checked: options.checked,
         force_incompatible: options.force_incompatible,
         unaliased: !options.aliased,
+        threads: if options.whole {
+            options.threads
+        } else {
+            PtxOptions::thread_class(options.threads)
+        },
+        whole: options.whole,
         ..PtxOptions::default()
     };
     let module = ptx::compile(&kernel, &ptx_options).map_err(text)?;

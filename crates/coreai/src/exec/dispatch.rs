@@ -208,6 +208,13 @@ impl Dispatcher {
         Ok(pipeline)
     }
 
+    /// Every kernel that was compiled so far.
+    pub fn compiled_so_far(&self) -> Vec<Pipeline> {
+        let named = self.pipelines.lock().unwrap_or_else(|e| e.into_inner());
+        let generated = self.generated.lock().unwrap_or_else(|e| e.into_inner());
+        named.values().chain(generated.values()).cloned().collect()
+    }
+
     /// Runs one step that is not about states.
     pub fn run(&self, op: &StepOp, operands: &[Array]) -> Result<Vec<Array>, OpError> {
         match op {

@@ -160,6 +160,11 @@ impl Model {
         &self.inner.program
     }
 
+    /// Every kernel that was compiled for it so far: those inside the asset, and after a run those of ours that it took.
+    pub fn kernels(&self) -> Vec<anymetal::Pipeline> {
+        self.inner.dispatcher.compiled_so_far()
+    }
+
     /// The device it runs on.
     pub fn device(&self) -> &Device {
         self.inner.dispatcher.device()

@@ -1,9 +1,10 @@
 //! A kernel on a device: compiled, loaded when it first runs, and dispatched.
 
-use std::sync::{Arc, OnceLock};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, OnceLock};
 
-use anymetal_ir::Kernel;
 use anymetal_ir::fault::Fault;
+use anymetal_ir::{Kernel, Op};
 
 use crate::abi::{FaultRecord, ParameterBlock};
 use crate::driver::cache::Cache;
@@ -11,8 +12,9 @@ use crate::driver::context::Context;
 use crate::driver::error::DriverError;
 use crate::driver::fault;
 use crate::driver::graph::Recorder;
+use crate::driver::images::Images;
 use crate::driver::memory::DeviceMemory;
-use crate::driver::module::{Function, LaunchShape};
+use crate::driver::module::{Function, LaunchShape, Stream};
 use crate::driver::parameters::{
     BoundArgument, BoundTensor, Extras, Launch, aliased, block, handle_table, needs_handles, place_threadgroup,
 };
@@ -144,8 +146,65 @@ pub struct CudaKernel {
     context: Arc<Context>,
     options: CudaOptions,
     needs_handles: bool,
-    /// PTX for arguments that overlap, and for those that do not; each made when it is first needed.
-    variants: [OnceLock<Result<Arc<Variant>, CompileError>>; 2],
+    /// It has products of SIMD-groups, which whole threadgroups can share.
+    exact: bool,
+    /// Its code depends on the size of a threadgroup.
+    sized: bool,
+    /// PTX by what it is made for; each made when it is first needed.
+    variants: Mutex<HashMap<Purpose, Result<Arc<Variant>, CompileError>>>,
+    /// What ran last.
+    last: Mutex<Option<Arc<Variant>>>,
+}
+
+/// What a variant of a kernel is made for.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct Purpose {
+    /// Arguments do not overlap.
+    unaliased: bool,
+    /// As [`PtxOptions::threads`].
+    threads: u32,
+    /// As [`PtxOptions::whole`].
+    whole: bool,
+    /// As [`PtxOptions::shape`].
+    shape: Option<[u32; 3]>,
+}
+
+impl Purpose {
+    /// What is compiled first.
+    fn usual() -> Self {
+        Purpose {
+            unaliased: true,
+            threads: PtxOptions::thread_class(0),
+            whole: false,
+            shape: None,
+        }
+    }
+
+    /// Of a launch. `exact` says that the kernel gains from knowing that all threadgroups are whole.
+    fn of(launch: &Launch, unaliased: bool, exact: bool, sized: bool) -> Self {
+        let threads = launch.threads_of_group();
+        let divides = (0..3).all(|d| launch.threads[d].is_multiple_of(launch.threadgroup[d].max(1)));
+        let whole = exact && divides && threads > 0 && threads.is_multiple_of(128);
+        Purpose {
+            unaliased,
+            threads: if whole {
+                threads
+            } else {
+                PtxOptions::thread_class(threads)
+            },
+            whole,
+            shape: (sized && divides && threads.is_multiple_of(32)).then_some(launch.threadgroup),
+        }
+    }
+}
+
+/// True if a SIMD-group multiplies for itself somewhere.
+fn has_simdgroup_products(kernel: &Kernel) -> bool {
+    let mut found = false;
+    kernel
+        .body
+        .for_each_inst(&mut |inst| found |= matches!(inst.op, Op::Matmul { simdgroups: 1, .. }));
+    found
 }
 
 struct Variant {
@@ -158,6 +217,7 @@ pub struct Prepared {
     function: Arc<Function>,
     shape: LaunchShape,
     parameters: Vec<u8>,
+    images: Option<Images>,
     /// Tables and workspace that the launch names.
     _keep: Vec<DeviceMemory>,
 }
@@ -171,12 +231,15 @@ impl CudaKernel {
     ) -> Result<CudaKernel, CompileError> {
         let compiled = CudaKernel {
             needs_handles: needs_handles(&kernel),
+            exact: has_simdgroup_products(&kernel),
+            sized: crate::prepare::asks_for_sizes(&kernel),
             kernel,
             context: context.clone(),
             options: *options,
-            variants: Default::default(),
+            variants: Mutex::default(),
+            last: Mutex::default(),
         };
-        compiled.variant(true)?;
+        compiled.variant(Purpose::usual())?;
         Ok(compiled)
     }
 
@@ -201,25 +264,30 @@ impl CudaKernel {
         Target::of_capability(sm / 10, sm % 10)
     }
 
-    /// The PTX of a dispatch whose arguments do not overlap.
-    pub fn ptx(&self) -> Result<String, CompileError> {
-        Ok(self.variant(true)?.module.text.clone())
-    }
-
-    /// Registers and bytes of local memory of a thread, as assembled for this device.
+    /// Registers and bytes of local memory of a thread, as assembled for this device: in the form that ran last, or that small
+    /// threadgroups would run.
     pub fn resources(&self) -> Result<(u32, u32), CudaError> {
-        let function = self.function(&*self.variant(true)?)?;
+        let last = self.last.lock().unwrap_or_else(|e| e.into_inner()).clone();
+        let variant = match last {
+            Some(variant) => variant,
+            None => self.variant(Purpose::usual())?,
+        };
+        let function = self.function(&variant)?;
         Ok((function.registers(), function.local_bytes()))
     }
 
-    fn variant(&self, unaliased: bool) -> Result<Arc<Variant>, CompileError> {
-        let made = self.variants[usize::from(unaliased)].get_or_init(|| {
+    fn variant(&self, purpose: Purpose) -> Result<Arc<Variant>, CompileError> {
+        let mut variants = self.variants.lock().unwrap_or_else(|e| e.into_inner());
+        let made = variants.entry(purpose).or_insert_with(|| {
             let options = PtxOptions {
                 target: self.target(),
                 checked: self.options.checked,
                 force_incompatible: self.options.force_incompatible,
                 static_overhang_zero: self.options.static_overhang_zero,
-                unaliased,
+                unaliased: purpose.unaliased,
+                threads: purpose.threads,
+                whole: purpose.whole,
+                shape: purpose.shape,
             };
             let module = crate::compile(&self.kernel, &options)?;
             Ok(Arc::new(Variant {
@@ -253,12 +321,15 @@ impl CudaKernel {
             error,
         };
         let overlap = aliased(&self.kernel, bound, handles);
-        let variant = self.variant(!overlap)?;
+        let purpose = Purpose::of(launch, !overlap, self.exact, self.sized);
+        let variant = self.variant(purpose)?;
         let module = &variant.module;
-        let shape = self.shape(module, bound, launch).map_err(refuse)?;
+        let coarse_shift = launch.coarse_shift(module.coarse_shift);
+        let shape = self.shape(module, bound, launch, coarse_shift).map_err(refuse)?;
         let mut keep = Vec::new();
         let mut extras = Extras {
             fault,
+            coarse_shift,
             ..Extras::default()
         };
         if self.needs_handles {
@@ -280,12 +351,19 @@ impl CudaKernel {
             extras.workspace = memory.address();
             keep.push(memory);
         }
+        let images = Images::lend(&self.context, &module.images, bound, shape.0.grid);
+        if let Some(images) = &images {
+            extras.images.clone_from(&images.places);
+        }
         let layout: &ParameterBlock = &module.parameters;
         let parameters = block(&self.kernel, layout, launch, bound, &shape.1, &extras).map_err(refuse)?;
+        let function = self.function(&variant)?;
+        *self.last.lock().unwrap_or_else(|e| e.into_inner()) = Some(variant);
         Ok(Prepared {
-            function: self.function(&variant)?,
+            function,
             shape: shape.0,
             parameters,
+            images,
             _keep: keep,
         })
     }
@@ -296,6 +374,7 @@ impl CudaKernel {
         module: &PtxModule,
         bound: &[BoundArgument],
         launch: &Launch,
+        coarse_shift: u32,
     ) -> Result<(LaunchShape, Vec<u32>), LaunchError> {
         let properties = self.context.properties();
         let threads = launch.threads_of_group();
@@ -309,7 +388,7 @@ impl CudaKernel {
                 limit: limit.saturating_sub(module.hidden_threads),
             });
         }
-        let groups = launch.threadgroups();
+        let groups = launch.coarse(coarse_shift).threadgroups();
         let most = [i32::MAX as u32, 65535, 65535];
         if let Some(dimension) = (0..3).find(|&d| groups[d] > most[d]) {
             return Err(LaunchError::TooManyGroups {
@@ -354,11 +433,17 @@ impl CudaKernel {
 impl Prepared {
     /// Puts it on the device's stream.
     pub fn launch(&self) -> Result<(), DriverError> {
+        if let Some(images) = &self.images {
+            images.clear(Stream(self.function.context().stream()))?;
+        }
         self.function.launch(&self.shape, &self.parameters)
     }
 
     /// Records it into a graph, which it has to outlive.
     pub(crate) fn record(&self, recorder: &Recorder) -> Result<(), DriverError> {
+        if let Some(images) = &self.images {
+            images.clear(recorder.stream())?;
+        }
         recorder.launch(&self.function, &self.shape, &self.parameters)
     }
 }

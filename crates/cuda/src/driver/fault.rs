@@ -122,12 +122,25 @@ fn kind(kernel: &Kernel, record: &Record, location: LocationId, handles: &[Bound
         return FaultKind::UnknownTensor { handle: offset as u64 };
     }
     if is(FaultCode::Divergent) {
+        let here = record.u32(FaultRecord::SIZE);
+        if at(kernel, location, |op| matches!(op, Op::SimdgroupMatrixMultiply { .. })) {
+            let reason = format!(
+                "a product of simdgroup matrices needs all 32 threads of its SIMD-group, only {here} are here: it must be in \
+                 control flow that is uniform over the SIMD-group, in a threadgroup of whole SIMD-groups"
+            );
+            return FaultKind::TileOperation { reason };
+        }
         return FaultKind::DivergentBarrier {
             arrived: record.u32(FaultRecord::SIZE),
             expected: record.i64(FaultRecord::BYTES) as u32,
         };
     }
-    let reason = if is(FaultCode::HandleMismatch) {
+    let reason = if is(FaultCode::PartialSimdgroup) {
+        format!(
+            "a product of simdgroup matrices needs all 32 threads of its SIMD-group, only {offset} are here: it must be in control \
+             flow that is uniform over the SIMD-group, in a threadgroup of whole SIMD-groups"
+        )
+    } else if is(FaultCode::HandleMismatch) {
         let known = handles.iter().find(|tensor| tensor.handle == offset as u64);
         format!(
             "the tensor behind a handle ('{}') does not fit the type that the kernel declares for it",
@@ -216,17 +229,20 @@ fn overhang(kernel: &Kernel, location: LocationId, origin: &[i64], extents: &[i6
     found
 }
 
+/// True if an instruction at a location is one of those.
+fn at(kernel: &Kernel, location: LocationId, wanted: impl Fn(&Op) -> bool) -> bool {
+    let mut found = false;
+    kernel
+        .body
+        .for_each_inst(&mut |inst| found |= inst.location == location && wanted(&inst.op));
+    found
+}
+
 /// True if the instruction at a location stores.
 fn writes(kernel: &Kernel, location: LocationId) -> bool {
-    let mut writes = false;
-    kernel.body.for_each_inst(&mut |inst| {
-        let stores = matches!(
-            inst.op,
-            Op::Store { .. } | Op::TensorStore { .. } | Op::CoopStore { .. }
-        );
-        writes |= stores && inst.location == location;
-    });
-    writes
+    at(kernel, location, |op| {
+        matches!(op, Op::Store { .. } | Op::TensorStore { .. } | Op::CoopStore { .. })
+    })
 }
 
 fn thread(record: &Record, launch: &Launch) -> ThreadPosition {

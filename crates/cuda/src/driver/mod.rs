@@ -14,6 +14,7 @@ mod error;
 mod event;
 mod fault;
 mod graph;
+mod images;
 mod library;
 mod memory;
 mod module;

@@ -65,7 +65,7 @@ impl Lower<'_> {
         let space = self.space_of(pointer);
         let ranges = self.ranges_of(space, &roots.known, roots.unknown);
         let at = self.materialise(address);
-        let inside = self.is_inside(&ranges, at, size);
+        let inside = self.is_inside(&ranges, roots.unknown, at, size);
         let code = match kind {
             AccessKind::Read => FaultCode::ReadOutside,
             AccessKind::Write => FaultCode::WriteOutside,
@@ -76,7 +76,7 @@ impl Lower<'_> {
             ..Fault::default()
         };
         let (mut base, mut bytes) = (None, None);
-        if let [range] = ranges.as_slice() {
+        if let ([range], false) = (ranges.as_slice(), roots.unknown) {
             fault.object = range.object;
             base = Some(range.base);
             bytes = Some(range.bytes);
@@ -194,7 +194,7 @@ impl Lower<'_> {
 
     /// True if so many bytes from an address on are in one of the ranges, or (in device memory, behind no known one) in a tensor that
     /// is known by its handle.
-    fn is_inside(&mut self, ranges: &[Range], at: Reg, size: u64) -> Reg {
+    fn is_inside(&mut self, ranges: &[Range], unknown: bool, at: Reg, size: u64) -> Reg {
         let long = at.class == Class::B64;
         let inside = self.reg(Class::Pred);
         ptx!(self, "setp.ne.b32 {inside}, 0, 0");
@@ -202,7 +202,7 @@ impl Lower<'_> {
             let fits = self.range_fits(range.base, range.bytes, at, size);
             ptx!(self, "or.pred {inside}, {inside}, {fits}");
         }
-        if long && ranges.len() != 1 {
+        if long && unknown {
             self.search_handles(inside, at, size);
         }
         inside
@@ -291,12 +291,12 @@ impl Lower<'_> {
             FaultRecord::THREAD,
             self.geometry.thread
         );
-        for (d, name) in ["%ctaid.x", "%ctaid.y", "%ctaid.z"].into_iter().enumerate() {
-            let position = emit!(self, B32, "mov.u32", name);
+        for d in 0..3 {
+            let position = self.threadgroup_position(d);
             ptx!(
                 self,
                 "st.global.b32 [{record}+{}], {position}",
-                FaultRecord::GROUP + 4 * d as u32
+                FaultRecord::GROUP + 4 * d
             );
         }
         let pairs = [(FaultRecord::OFFSET, fault.offset), (FaultRecord::BYTES, fault.bytes)];

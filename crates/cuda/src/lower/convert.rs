@@ -11,8 +11,18 @@ impl Lower<'_> {
     pub fn convert(&mut self, to: ValueId, operand: ValueId, scalar: Scalar, saturate: bool) -> Result {
         let from = self.scalar(operand);
         let a = self.value(operand);
-        let result = self.convert_register(a, from, scalar, saturate);
-        self.note_wide(to, operand, from, scalar);
+        let mut result = self.convert_register(a, from, scalar, saturate);
+        if let (Some(&(code, format)), Scalar::F16 | Scalar::BF16) = (self.forms.decoded.get(&operand), scalar) {
+            // The instruction drops the sign of a NaN, which the code has.
+            let magnitude = emit!(self, B32, "and.b32", code, 0x7f);
+            let finite = if format == ElementFormat::Fp8E5M2 { 0x7c } else { 0x7e };
+            let nan = emit!(self, Pred, "setp.gt.u32", magnitude, finite);
+            let sign = emit!(self, B32, "shl.b32", emit!(self, B32, "shr.u32", code, 7), 15);
+            let quiet = if scalar == Scalar::F16 { 0x7e00 } else { 0x7fc0 };
+            let bits = emit!(self, B16, "cvt.u16.u32", emit!(self, B32, "or.b32", sign, quiet));
+            result = emit!(self, B16, "selp.b16", bits, result, nan);
+        }
+        self.note_wide(to, operand, from, scalar, result);
         self.bind(to, result);
         Ok(())
     }
@@ -196,6 +206,9 @@ impl Lower<'_> {
     pub fn decode(&mut self, to: ValueId, operand: ValueId, format: ElementFormat) -> Result {
         let code = self.value(operand);
         let result = self.decode_code(code, format);
+        if matches!(format, ElementFormat::Fp8E4M3 | ElementFormat::Fp8E5M2) {
+            self.forms.decoded.insert(to, (code, format));
+        }
         self.bind(to, result);
         Ok(())
     }
@@ -212,7 +225,10 @@ impl Lower<'_> {
                 // The upper byte of a half.
                 let bits = emit!(self, B32, "shl.b32", code, 8);
                 let half = emit!(self, B16, "cvt.u16.u32", bits);
-                emit!(self, F32, "cvt.f32.f16", half)
+                let value = emit!(self, F32, "cvt.f32.f16", half);
+                let magnitude = emit!(self, B32, "and.b32", code, 0x7f);
+                let nan = emit!(self, Pred, "setp.gt.u32", magnitude, 0x7c);
+                self.nan_of_code(code, value, nan)
             }
             ElementFormat::Fp8E4M3 => {
                 // Moved into a half's fields it is the value over 2^8, subnormals included.
@@ -229,7 +245,7 @@ impl Lower<'_> {
                     F32(256.0)
                 );
                 let nan = emit!(self, Pred, "setp.eq.u32", magnitude, 0x7f);
-                emit!(self, F32, "selp.f32", F32(f32::NAN), value, nan)
+                self.nan_of_code(code, value, nan)
             }
             ElementFormat::Fp4E2M1 => {
                 let sign = emit!(self, B32, "and.b32", emit!(self, B32, "shl.b32", code, 12), 0x8000);
@@ -265,6 +281,13 @@ impl Lower<'_> {
                 emit!(self, F32, "cvt.rn.f32.u32", value)
             }
         }
+    }
+
+    /// A NaN with the sign of an 8-bit code where a predicate says so, else the value.
+    fn nan_of_code(&mut self, code: Reg, value: Reg, nan: Reg) -> Reg {
+        let sign = emit!(self, B32, "shl.b32", emit!(self, B32, "shr.u32", code, 7), 31);
+        let bits = emit!(self, F32, "mov.b32", emit!(self, B32, "or.b32", sign, 0x7fc0_0000));
+        emit!(self, F32, "selp.f32", bits, value, nan)
     }
 
     pub fn encode(&mut self, to: ValueId, operand: ValueId, format: ElementFormat, saturate: bool) -> Result {

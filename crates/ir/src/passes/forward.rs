@@ -326,8 +326,9 @@ impl Forward<'_> {
 
     /// Replaces an operation by an equal one that is known, or remembers it.
     fn number(&mut self, inst: Inst, out: &mut Vec<Inst>) {
-        let key = key(&inst.op);
         let epoch = self.epoch(&inst.op);
+        // Reads of one place at many epochs would make one long list.
+        let key = key(&inst.op) ^ u64::from(epoch).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let list = self.table.entry(key).or_default();
         if let Some(known) = list
             .iter()

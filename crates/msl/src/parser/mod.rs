@@ -63,6 +63,7 @@ pub(crate) struct Parser<'t> {
     no_gt: bool,
     depth: usize,
     fuel: usize,
+    steps: u64,
     scopes: Scopes,
     available: Available,
     diagnostics: Vec<Diagnostic>,
@@ -76,13 +77,20 @@ pub(crate) struct Parser<'t> {
 
 /// Parses a whole token list, which ends with [`TokenKind::Eof`].
 pub(crate) fn parse_tokens(tokens: &[Token], available: Available, max_errors: usize) -> (Vec<Decl>, Vec<Diagnostic>) {
+    let (decls, diagnostics, _) = parse_counted(tokens, available, max_errors);
+    (decls, diagnostics)
+}
+
+/// The same with the work that it took: tokens consumed and levels entered, those of readings that were given up among them.
+fn parse_counted(tokens: &[Token], available: Available, max_errors: usize) -> (Vec<Decl>, Vec<Diagnostic>, u64) {
     let mut parser = Parser {
         tokens,
         pos: 0,
         split: false,
         no_gt: false,
         depth: 0,
-        fuel: tokens.len().saturating_mul(60).saturating_add(100_000),
+        fuel: fuel(tokens.len()),
+        steps: 0,
         scopes: Scopes::new(),
         available,
         diagnostics: Vec::new(),
@@ -95,7 +103,13 @@ pub(crate) fn parse_tokens(tokens: &[Token], available: Available, max_errors: u
     while !parser.at_eof() && parser.errors < parser.max_errors {
         parser.namespace_member(&mut decls);
     }
-    (decls, parser.diagnostics)
+    (decls, parser.diagnostics, parser.steps)
+}
+
+/// How many tokens may be consumed, again and again, before an ambiguous source is given up. (Real sources consume each of their tokens
+/// about twice.)
+fn fuel(tokens: usize) -> usize {
+    tokens.saturating_mul(60).saturating_add(100_000)
 }
 
 impl<'t> Parser<'t> {
@@ -149,6 +163,7 @@ impl<'t> Parser<'t> {
             self.pos += 1;
         }
         self.fuel = self.fuel.saturating_sub(1);
+        self.steps += 1;
         token
     }
 
@@ -215,6 +230,7 @@ impl<'t> Parser<'t> {
     /// Counts one level of nesting; pair with [`Parser::leave`].
     fn enter(&mut self) -> PResult<()> {
         self.depth += 1;
+        self.steps += 1;
         if self.fuel == 0 {
             return Err(Box::new(
                 Diagnostic::error("E0302", "this source is too ambiguous to parse", self.span())
@@ -239,7 +255,8 @@ impl<'t> Parser<'t> {
                 format!("the source is nested more than {MAX_DEPTH} levels deep"),
                 self.span(),
             )
-            .label("at this point"),
+            .label("at this point")
+            .help("this is a limit of the compiler, not of Metal: name parts of the expression, or move inner blocks into functions"),
         )
     }
 

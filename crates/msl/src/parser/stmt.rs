@@ -255,6 +255,7 @@ impl Parser<'_> {
             no_gt: false,
             depth: self.depth,
             fuel: self.fuel,
+            steps: 0,
             scopes: std::mem::replace(&mut self.scopes, super::scope::Scopes::new()),
             available: self.available,
             diagnostics: Vec::new(),
@@ -266,6 +267,8 @@ impl Parser<'_> {
         let result = inner.conditional();
         let finished = inner.at_eof();
         self.scopes = std::mem::replace(&mut inner.scopes, super::scope::Scopes::new());
+        self.fuel = inner.fuel;
+        self.steps += inner.steps;
         let e = result?;
         if !finished {
             return Err(Box::new(Diagnostic::error(

@@ -26,7 +26,11 @@ impl Sema<'_> {
                     span,
                 ),
             },
-            Type::Array(..) => {
+            Type::Array(element, n) => {
+                let items = match items {
+                    [(None, Arg::List(inner, _))] if self.is_inner_array(element, *n, inner)? => inner,
+                    items => items,
+                };
                 let mut at = 0;
                 let value = self.aggregate(ty, items, &mut at, span)?;
                 self.all_used(ty, items.len(), at, span)?;
@@ -54,6 +58,32 @@ impl Sema<'_> {
                 self.rvalue(operand)
             }
         }
+    }
+
+    /// Is the one inner list of a braced list the array inside a `metal::array`, and not its first element? C++ takes it for the array
+    /// always; a list of too many items for that is an element here.
+    fn is_inner_array(&mut self, element: &QualType, n: u64, inner: &[(Option<Designator>, Arg)]) -> Res<bool> {
+        if !element.of_class {
+            return Ok(false);
+        }
+        let (given, nested) = (
+            inner.len() as u64,
+            inner.iter().any(|(_, arg)| matches!(arg, Arg::List(..))),
+        );
+        let room = match &element.ty {
+            // The elements are no lists, so this is none either.
+            Type::Scalar(_) | Type::Enum(_) | Type::Pointer(_) => return Ok(true),
+            Type::Array(..) if !nested => n.saturating_mul(self.leaf_kinds(&element.ty)?.len() as u64),
+            Type::Record(id) if !nested => {
+                self.complete_record(*id)?;
+                match self.records[id.index()].constructors.is_empty() {
+                    true => n.saturating_mul(self.leaf_kinds(&element.ty)?.len() as u64),
+                    false => n,
+                }
+            }
+            _ => n,
+        };
+        Ok(given <= room)
     }
 
     pub(super) fn all_used(&self, ty: &Type, n: usize, used: usize, span: Span) -> Res<()> {

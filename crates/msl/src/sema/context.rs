@@ -23,7 +23,9 @@ use crate::source::{SourceMap, Span};
 /// Most leaves (scalars, vectors and pointers) of one array.
 pub const MAX_LEAVES: u64 = 1 << 20;
 /// Most calls of one kernel, those inside the functions it calls counted each time.
-pub const MAX_CALLS: u32 = 1 << 16;
+pub const MAX_CALLS: u32 = 1 << 14;
+/// Steps of the constant evaluator for one kernel.
+pub const MAX_CONST_STEPS: u64 = 1_000_000;
 
 /// Why a construct could not be lowered.
 #[derive(Debug)]
@@ -481,7 +483,7 @@ impl<'a> Sema<'a> {
             const_eval: 0,
             unevaluated: 0,
             trial: 0,
-            const_steps: 4_000_000,
+            const_steps: MAX_CONST_STEPS,
             calls_left: MAX_CALLS,
             span: Span::default(),
             math: if options.fast_math {
@@ -523,8 +525,8 @@ impl Sema<'_> {
         self.const_eval = 0;
         self.unevaluated = 0;
         self.trial = 0;
-        self.const_steps = 4_000_000;
         self.calls_left = MAX_CALLS;
+        self.const_steps = MAX_CONST_STEPS;
         self.span = Span::default();
         self.locations.clear();
         self.touched.clear();

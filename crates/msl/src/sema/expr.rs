@@ -33,14 +33,21 @@ impl Sema<'_> {
 
     /// Counts a step of the constant evaluator.
     pub fn step(&mut self, span: Span) -> Res<()> {
-        if self.const_steps == 0 {
-            return self.err(
+        self.steps(1, span)
+    }
+
+    /// Counts work of the constant evaluator that is worth several steps.
+    pub fn steps(&mut self, steps: u64, span: Span) -> Res<()> {
+        if self.const_steps < steps {
+            self.const_steps = 0;
+            return self.err_help(
                 "E0422",
-                "the constant expression takes too many steps to evaluate",
+                format!("the constant expressions take more than {MAX_CONST_STEPS} steps to evaluate"),
                 span,
+                "this is a limit of the compiler, not of Metal: compute less at compile time, or write the table out",
             );
         }
-        self.const_steps -= 1;
+        self.const_steps -= steps;
         Ok(())
     }
 
@@ -196,7 +203,15 @@ impl Sema<'_> {
 
     pub(super) fn path_expr(&mut self, path: &ast::Path) -> Res<Operand> {
         match self.resolve_path(path)? {
-            Entity::Variable(operand, _) | Entity::Operand(operand) => Ok(operand),
+            Entity::Variable(operand, _) | Entity::Operand(operand) => {
+                if let (true, Operand::Place(place)) = (self.const_eval > 0, &operand)
+                    && let Place::Slots(slots) = &place.place
+                {
+                    // Large objects are work.
+                    self.steps(slots.len() as u64 / 8, path.span)?;
+                }
+                Ok(operand)
+            }
             Entity::Library(LibEntity::Value(value)) => Ok(value.into()),
             Entity::Functions(set) => {
                 let functions: Vec<FunctionRef> = set

@@ -9,6 +9,9 @@ use super::value::*;
 use crate::ast::{self, BinOp, Expr, Name, UnOp};
 use crate::source::Span;
 
+/// Blocks that may be open at once. (The text form of the IR takes 200.)
+const MAX_BLOCKS: usize = 180;
+
 impl Sema<'_> {
     /// `a op b`
     pub fn binary(&mut self, op: BinOp, a: &Expr, b: &Expr, span: Span) -> Res<Operand> {
@@ -273,7 +276,7 @@ impl Sema<'_> {
             viable.push(candidate);
         }
         if viable.is_empty() {
-            return None;
+            return self.operator_of_other_space(name, &members, &args, this.as_ref(), span);
         }
         let best = match self.best_of(&viable) {
             Ok(best) => best,
@@ -292,6 +295,29 @@ impl Sema<'_> {
             Some(spec) => self.inline_call(&spec, &[], None, args, span),
             None => self.inline_call(&found.function, &found.template_args, None, args, span),
         })
+    }
+
+    /// The error of an operator that the object's class has, but not for objects where this one is. A class that converts to something
+    /// else may still have the operator of that.
+    fn operator_of_other_space<T>(
+        &mut self,
+        name: &str,
+        members: &[FunctionRef],
+        args: &[Arg],
+        this: Option<&LValue>,
+        span: Span,
+    ) -> Option<Res<T>> {
+        let Type::Record(id) = this?.ty else { return None };
+        if matches!(name, "operator&" | "operator,") || !self.records[id.index()].conversions.is_empty() {
+            return None;
+        }
+        let mut fitting = self.viable_among(members, &args[1..], &[], None);
+        fitting.retain(|c| !matches!(c.function.decl.body, ast::Body::Default));
+        if fitting.is_empty() {
+            return None;
+        }
+        let functions: Vec<FunctionRef> = fitting.into_iter().map(|c| c.function).collect();
+        Some(self.no_match(&functions, &args[1..], &[], this, name, span))
     }
 
     pub(super) fn pointer_op(&mut self, op: BinOp, a: Operand, b: Operand, span: Span) -> Res<Operand> {
@@ -670,6 +696,14 @@ impl Sema<'_> {
 
     /// Lowers into a block of its own. The block is closed also on an error.
     pub fn block_of<T>(&mut self, f: impl FnOnce(&mut Self) -> Res<T>) -> Res<(Block, T)> {
+        if self.builder.open_blocks() > MAX_BLOCKS {
+            return self.err_help(
+                "E0557",
+                format!("loops, branches and the functions called in them are nested more than {MAX_BLOCKS} levels deep"),
+                self.span,
+                "this is a limit of the compiler, not of Metal: join nested loops into one over the product of their counts, or leave with 'continue' or 'return' instead of opening another branch",
+            );
+        }
         self.builder.push_block();
         let result = f(self);
         let block = self.builder.pop_block();

@@ -338,7 +338,9 @@ impl Sema<'_> {
                 taken
             }
             (TyKind::Path(x), TyKind::Path(y)) => match (&x.last().args, &y.last().args) {
-                (Some(m), Some(n)) if x.last().ident.name == y.last().ident.name => self.takes_template_args(m, n, sides),
+                (Some(m), Some(n)) if x.last().ident.name == y.last().ident.name => {
+                    self.takes_template_args(m, n, sides)
+                }
                 // A parameter of the other template is no instance of anything.
                 (_, None) if y.as_ident().is_some() => Taken::No,
                 _ => Taken::Unsure,

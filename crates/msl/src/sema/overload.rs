@@ -279,8 +279,15 @@ impl Sema<'_> {
         what: &str,
         span: Span,
     ) -> Res<T> {
-        let types = self.args_types(args);
-        let mut d = self.diagnostic("E0482", format!("no '{what}' takes the arguments {types}"), span);
+        let wrong: Vec<String> = candidates.iter().filter_map(|f| self.wrong_object(f, this)).collect();
+        let message = match this {
+            Some(this) if !candidates.is_empty() && wrong.len() == candidates.len() => format!(
+                "'{what}' cannot be called on an object of the type '{}'",
+                self.qual_name(&this.qual_type())
+            ),
+            _ => format!("no '{what}' takes the arguments {}", self.args_types(args)),
+        };
+        let mut d = self.diagnostic("E0482", message, span);
         if let [f] = candidates {
             if let Some(reason) = self.why_not(f, args, explicit, this) {
                 d = d.note(reason);
@@ -290,8 +297,45 @@ impl Sema<'_> {
             for f in candidates.iter().take(4) {
                 d = d.secondary(f.decl.span, "candidate");
             }
+            let mut reasons = wrong.clone();
+            reasons.dedup();
+            if let [reason] = reasons.as_slice() {
+                d = d.note(reason.clone());
+            }
+        }
+        if let (Some(this), [f, ..]) = (this, candidates)
+            && wrong.len() == candidates.len()
+        {
+            let (space, name) = (this.space(), &f.decl.name.name);
+            let qualifiers = match this.is_const && space != Space::Constant || f.decl.this_quals.is_const {
+                true => format!("const {space}"),
+                false => space.to_string(),
+            };
+            d = d.help(format!(
+                "write '{qualifiers}' after the parameters of '{name}' (beside the function that is there, if other objects use that)"
+            ));
         }
         Err(Fail::Error(Box::new(d)))
+    }
+
+    /// Why a member function cannot be called on the object.
+    fn wrong_object(&mut self, f: &FunctionRef, this: Option<&LValue>) -> Option<String> {
+        let object = this?;
+        if self.rank_this(f, this).is_some() {
+            return None;
+        }
+        let wanted = f.decl.this_quals.space.map_or(Space::Thread, |(s, _)| space_of(s));
+        if wanted == super::convert::known_space(object, wanted) {
+            return Some("the object is 'const', and the function is not".into());
+        }
+        let unqualified = match f.decl.this_quals.space {
+            None => ", which is what a function without an address space takes",
+            Some(_) => "",
+        };
+        let space = object.space();
+        Some(format!(
+            "the object is in '{space}' memory, and the function takes objects in '{wanted}' memory{unqualified}"
+        ))
     }
 
     pub(super) fn why_not(
@@ -320,8 +364,8 @@ impl Sema<'_> {
                 None => return Some("its template arguments cannot be deduced".into()),
             }
         }
-        if self.rank_this(f, this).is_none() {
-            return Some("the object is 'const' or in another address space, and the function is not".into());
+        if let Some(reason) = self.wrong_object(f, this) {
+            return Some(reason);
         }
         for (i, (param, arg)) in params.iter().zip(args).enumerate() {
             if has_auto(&param.ty) || param.is_pack {

@@ -13,6 +13,9 @@ use super::value::*;
 use crate::ast::{self, Decl, Init, Stmt, StmtKind, TyKind, VarDecl};
 use crate::source::Span;
 
+/// The threadgroup memory of every Apple GPU that runs Metal 4.
+const MAX_THREADGROUP_BYTES: u64 = 32 << 10;
+
 impl Sema<'_> {
     /// Lowers statements in a new scope.
     pub fn statements(&mut self, list: &[Stmt]) -> Res<Flow> {
@@ -520,8 +523,8 @@ impl Sema<'_> {
         let id = match self.threadgroup.get(&(key.clone(), unique)) {
             Some(id) => *id,
             None => {
-                let place = self.new_memory(name, &ty.ty, AddressSpace::Threadgroup, 16)?;
-                let _ = place;
+                self.fits_threadgroup(name, &ty.ty, &key, span)?;
+                self.new_memory(name, &ty.ty, AddressSpace::Threadgroup, 16)?;
                 let id = anymetal_ir::MemoryId(self.builder.kernel().memory.len() as u32 - 1);
                 if self.unevaluated == 0 {
                     self.threadgroup.insert((key, unique), id);
@@ -547,6 +550,36 @@ impl Sema<'_> {
             },
         };
         Ok((place.into(), ty))
+    }
+
+    /// Refuses a `threadgroup` variable that does not fit into the memory of a threadgroup, beside those that the kernel has already. One
+    /// that stands in a function which is lowered in several places counts once.
+    fn fits_threadgroup(&mut self, name: &str, ty: &Type, key: &(u32, u32, String), span: Span) -> Res<()> {
+        let (bytes, _) = self.size_align(ty)?;
+        let mut others: Vec<(&(u32, u32, String), u64)> = Vec::new();
+        if self.thrown_away == 0 {
+            for ((other, _), id) in &self.threadgroup {
+                if other != key && others.iter().all(|(seen, _)| *seen != other) {
+                    others.push((other, self.builder.kernel().memory_object(*id).size));
+                }
+            }
+        }
+        let beside: u64 = others.iter().map(|(_, size)| size.next_multiple_of(16)).sum();
+        if bytes.saturating_add(beside) <= MAX_THREADGROUP_BYTES {
+            return Ok(());
+        }
+        let with = match beside {
+            0 => String::new(),
+            _ => format!(", and the other 'threadgroup' variables of the kernel take {beside}"),
+        };
+        self.err_help(
+            "E0495",
+            format!(
+                "'{name}' takes {bytes} bytes of threadgroup memory{with}: a threadgroup has {MAX_THREADGROUP_BYTES}"
+            ),
+            span,
+            "keep a smaller tile in threadgroup memory, or the data in device memory",
+        )
     }
 
     /// A variable at namespace scope or a static member.

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use anymetal_ir::{Block, CoopId, CoopRole, Inst, Op, ValueId};
 
+use super::map_store::{Pending, is_straight, store_step};
 use super::{LanePlace, Storage, Tile};
 use crate::lower::{Lower, Result};
 use crate::ptx;
@@ -47,14 +48,20 @@ impl<'k> Lower<'k> {
             CoopRole::ColumnReduction => (1, tile.column_blocks, 2),
             _ => (tile.row_blocks, tile.column_blocks, 2),
         };
+        // Without branches nothing keeps the elements apart; with checks a store is more than a store.
+        let straight = !self.options.checked && is_straight(body, !tile.may_pad());
+        let step = if straight { store_step(self, body) } else { None };
         for rb in 0..row_blocks {
             let row_valid = self.row_valid(&tile, place, rb);
+            let mut row = Vec::new();
+            let mut size = None;
             for nb in 0..column_blocks {
                 let mut halves = HashMap::new();
                 for &coop in &pairs {
                     let (other, pair) = (self.tile(coop), self.tile_pair(coop, rb, nb));
                     halves.insert(coop, self.unpack(&other, pair));
                 }
+                let mut stores = Vec::new();
                 for i in 0..width {
                     let column_valid = self.column_valid(&tile, place, nb, i);
                     let valid = self.both(row_valid, column_valid);
@@ -67,17 +74,21 @@ impl<'k> Lower<'k> {
                         i,
                         halves: halves.clone(),
                     });
-                    let skip = valid.map(|valid| {
-                        let skip = self.writer.label();
-                        ptx!(self, "@!{valid} bra {skip}");
-                        skip
-                    });
-                    let result = self.block(body);
+                    let result = if straight {
+                        self.straight_body(body, valid, &mut stores)
+                    } else {
+                        self.branching_body(body, valid)
+                    };
                     self.coops.element = None;
                     result?;
-                    if let Some(skip) = skip {
-                        self.writer.place(skip);
+                }
+                match <[Pending; 2]>::try_from(stores) {
+                    Ok(stores) if stores[0].joins(step).is_some() => {
+                        size = stores[0].joins(step);
+                        row.push((tile.column_offset(nb, 0), stores));
                     }
+                    Ok(stores) => stores.iter().for_each(|store| self.store_pending(store)),
+                    Err(stores) => stores.iter().for_each(|store| self.store_pending(store)),
                 }
                 for &coop in &pairs {
                     if set.contains(&coop) {
@@ -85,6 +96,58 @@ impl<'k> Lower<'k> {
                         self.pack(pair, halves[&coop]);
                     }
                 }
+            }
+            if let Some(size) = size {
+                self.store_row(&row, size);
+            }
+        }
+        Ok(())
+    }
+
+    /// A copy of the body for elements that exist.
+    fn branching_body(&mut self, body: &'k Block, valid: Option<Reg>) -> Result {
+        let skip = valid.map(|valid| {
+            let skip = self.writer.label();
+            ptx!(self, "@!{valid} bra {skip}");
+            skip
+        });
+        let result = self.without_masks(|lower| lower.block(body));
+        if let Some(skip) = skip {
+            self.writer.place(skip);
+        }
+        result
+    }
+
+    /// A copy of a body without loops and calls: all lanes compute, and only writes stand under predicates. The store is left for later.
+    fn straight_body(&mut self, body: &'k Block, guard: Option<Reg>, stores: &mut Vec<Pending>) -> Result {
+        for inst in &body.insts {
+            self.location = inst.location;
+            match &inst.op {
+                Op::If { condition, then, .. } => {
+                    let condition = self.value(*condition);
+                    let guard = self.both(guard, Some(condition));
+                    self.straight_body(then, guard, stores)?;
+                }
+                Op::CoopElementSet { coop, value } => {
+                    let (to, from) = (self.element_register(*coop)?, self.value(*value));
+                    let ty = to.class.ptx();
+                    match guard {
+                        Some(guard) => ptx!(self, "@{guard} mov.{ty} {to}, {from}"),
+                        None => ptx!(self, "mov.{ty} {to}, {from}"),
+                    }
+                }
+                Op::Store { pointer, values, align } => {
+                    let Some(&first) = values.first() else { continue };
+                    stores.push(Pending {
+                        guard,
+                        space: self.space_of(*pointer),
+                        address: self.address(*pointer),
+                        ty: self.ty(first),
+                        values: values.iter().map(|&value| self.value(value)).collect(),
+                        align: *align,
+                    });
+                }
+                _ => self.inst(inst)?,
             }
         }
         Ok(())

@@ -3,11 +3,13 @@
 mod access;
 mod convert;
 mod map;
+mod map_store;
 mod reduce;
 mod slots;
 #[cfg(test)]
 mod tests;
 mod tile;
+mod wide_store;
 
 use anymetal_ir::{Block, CoopId, CoopRole, Inst, Kernel, LayoutKind, Op, Scalar, ValueId};
 

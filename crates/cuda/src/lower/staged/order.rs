@@ -29,19 +29,19 @@ pub(crate) fn shares_operands(kernel: &Kernel) -> bool {
 }
 
 impl Lower<'_> {
-    /// The position of this block's threadgroup in the grid, as the kernel sees it.
+    /// The position of this block's threadgroup in the grid, where that is not the block's own position.
     ///
     /// Blocks start in the order of their index. Where neighbours share operands they walk eight rows of threadgroups together, column by
     /// column: those that run at the same time then need fewer rows and columns of the operands, which stay in the second-level cache.
-    pub fn group_position(&mut self) -> [Reg; 3] {
+    pub fn group_position(&mut self) -> Option<[Reg; 3]> {
+        if !shares_operands(self.kernel) {
+            return None;
+        }
         let position: [Reg; 3] = ["x", "y", "z"].map(|dimension| {
             let reg = self.reg(Class::B32);
             ptx!(self, "mov.u32 {reg}, %ctaid.{dimension}");
             reg
         });
-        if !shares_operands(self.kernel) {
-            return position;
-        }
         let [columns, rows] = ["x", "y"].map(|dimension| {
             let reg = self.reg(Class::B32);
             ptx!(self, "mov.u32 {reg}, %nctaid.{dimension}");
@@ -60,6 +60,6 @@ impl Lower<'_> {
         ptx!(self, "mul.lo.u32 {y}, {x}, {height}");
         ptx!(self, "sub.u32 {y}, {inside}, {y}");
         ptx!(self, "add.u32 {y}, {y}, {first}");
-        [x, y, position[2]]
+        Some([x, y, position[2]])
     }
 }

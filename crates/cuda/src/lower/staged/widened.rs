@@ -1,10 +1,16 @@
 //! Stages filled through registers: packed elements are loaded, widened to 16 bits with their block scale folded in, and stored.
 //!
-//! A thread moves units of 16 elements along K. It holds the packed elements of the next stage in registers while the products of this one run.
+//! A thread moves units of 16 elements along K. It holds the packed elements of the next stage in registers while the products of this one run, if the
+//! sums leave room for them.
+
+use std::ops::Range;
 
 use super::engine::{Engine, Source, put};
 use super::plan::{Input, LINE, Side, Unit};
 use crate::ptx::{Class, Reg};
+
+/// Passes that are held at once where registers are scarce.
+const AT_ONCE: u32 = 2;
 
 /// Elements of a unit.
 pub const UNIT: u32 = 16;
@@ -62,7 +68,9 @@ struct Mover {
     scale_address: Option<Reg>,
     /// `.b32`: offsets in a stage of the two chunks that a unit becomes.
     chunks: [Reg; 2],
-    /// The packed words of each pass, and its scale code.
+    /// Passes in a stage.
+    passes: u32,
+    /// The packed words of each pass that is held at once, and its scale code.
     words: Vec<Vec<Reg>>,
     codes: Vec<Reg>,
 }
@@ -85,9 +93,13 @@ impl Engine<'_> {
         put!(self, "mov.b32 {stage}, 0");
         put!(self, "mov.b32 {next}, 0");
         put!(self, "mov.b32 {loaded}, 0");
-        self.load_units(&movers, loaded);
-        self.store_units(&movers, next);
-        self.load_units(&movers, loaded);
+        if plan.spares_registers() {
+            self.move_units(&movers, next, loaded);
+        } else {
+            self.load_units(&movers, loaded);
+            self.store_units(&movers, next);
+            self.load_units(&movers, loaded);
+        }
         let (top, end) = (self.writer.label(), self.writer.label());
         self.writer.place(top);
         let done = self.p();
@@ -102,8 +114,12 @@ impl Engine<'_> {
             // The stage to be filled was read by the products before the last.
             self.wait_products(1);
         }
-        self.store_units(&movers, next);
-        self.load_units(&movers, loaded);
+        if plan.spares_registers() {
+            self.move_units(&movers, next, loaded);
+        } else {
+            self.store_units(&movers, next);
+            self.load_units(&movers, loaded);
+        }
         if plan.unit != Unit::Warpgroup {
             self.multiply(&multiplier, stage, sums);
         }
@@ -165,10 +181,15 @@ impl Engine<'_> {
             address
         });
         let passes = plan.lines(side) / self.rows_of_pass();
-        let words = (0..passes)
+        let held = if plan.spares_registers() {
+            passes.min(AT_ONCE)
+        } else {
+            passes
+        };
+        let words = (0..held)
             .map(|_| (0..packed.packing.unit_bytes() / 4).map(|_| self.r()).collect())
             .collect();
-        let codes = (0..passes).map(|_| self.r()).collect();
+        let codes = (0..held).map(|_| self.r()).collect();
         Mover {
             packed: *packed,
             row,
@@ -176,88 +197,121 @@ impl Engine<'_> {
             address,
             scale_address,
             chunks,
+            passes,
             words,
             codes,
         }
     }
 
-    /// Loads the units of one stage, from step `k` (elements, a register) on, and moves on. What does not exist is zero.
+    /// Loads the units of one stage, from step `k` (elements, a register) on, and moves on.
     fn load_units(&mut self, movers: &[Mover], k: Reg) {
-        let plan = self.plan;
         for mover in movers {
-            let source = &mover.packed.source;
-            let (place, inside, wide, from) = (self.r(), self.p(), self.d(), self.d());
-            put!(self, "mad.lo.u32 {place}, {}, {UNIT}, {k}", mover.unit);
-            put!(self, "setp.lt.u32 {inside}, {place}, {}", source.depth);
-            put!(self, "cvt.u64.u32 {wide}, {k}");
-            let (bytes, elements) = (mover.packed.packing.unit_bytes(), UNIT);
-            put!(
-                self,
-                "mad.lo.u64 {from}, {wide}, {}, {}",
-                bytes / elements,
-                mover.address
-            );
-            let scale_from = mover.scale_address.map(|address| {
-                let from = self.d();
-                put!(self, "shr.u64 {wide}, {wide}, 5");
-                put!(self, "add.u64 {from}, {wide}, {address}");
-                from
-            });
-            for (pass, (words, code)) in mover.words.iter().zip(&mover.codes).enumerate() {
-                let first = pass as u32 * self.rows_of_pass();
-                let (row, there) = (self.r(), self.p());
-                put!(self, "add.u32 {row}, {}, {first}", mover.row);
-                put!(self, "setp.lt.and.u32 {there}, {row}, {}, {inside}", source.rows);
-                let at = self.d();
-                put!(self, "mad.lo.u64 {at}, {}, {first}, {from}", source.pitch);
-                for word in words {
-                    put!(self, "mov.b32 {word}, 0");
-                }
-                for (index, four) in words.chunks(4).enumerate() {
-                    let list = four.iter().map(Reg::to_string).collect::<Vec<_>>().join(", ");
-                    put!(self, "@{there} ld.global.v4.b32 {{{list}}}, [{at}+{}]", 16 * index);
-                }
-                if let (Some(from), Some(scales)) = (scale_from, &mover.packed.scales) {
-                    let at = self.d();
-                    put!(self, "mad.lo.u64 {at}, {}, {first}, {from}", scales.pitch);
-                    put!(self, "mov.b32 {code}, 127");
-                    put!(self, "@{there} ld.global.u8 {code}, [{at}]");
-                }
-            }
+            self.load_passes(mover, 0..mover.passes, k);
         }
-        put!(self, "add.u32 {k}, {k}, {}", plan.step());
+        put!(self, "add.u32 {k}, {k}, {}", self.plan.step());
     }
 
     /// Widens what was loaded into the stage whose index is in a register, and moves on in the ring.
     fn store_units(&mut self, movers: &[Mover], stage: Reg) {
-        let plan = self.plan;
+        let base = self.stage_address(stage);
+        for mover in movers {
+            self.store_passes(mover, 0..mover.passes, base);
+        }
+        self.turn(stage);
+    }
+
+    /// Loads and widens a few passes at a time, and moves on.
+    fn move_units(&mut self, movers: &[Mover], stage: Reg, k: Reg) {
+        let base = self.stage_address(stage);
+        for mover in movers {
+            for first in (0..mover.passes).step_by(AT_ONCE as usize) {
+                let passes = first..(first + AT_ONCE).min(mover.passes);
+                self.load_passes(mover, passes.clone(), k);
+                self.store_passes(mover, passes, base);
+            }
+        }
+        self.turn(stage);
+        put!(self, "add.u32 {k}, {k}, {}", self.plan.step());
+    }
+
+    fn stage_address(&mut self, stage: Reg) -> Reg {
         let base = self.r();
         put!(
             self,
             "mad.lo.u32 {base}, {stage}, {}, {}",
-            plan.stage_bytes(),
+            self.plan.stage_bytes(),
             self.shared
         );
-        for mover in movers {
-            let to = mover.chunks.map(|chunk| {
-                let to = self.r();
-                put!(self, "add.u32 {to}, {base}, {chunk}");
-                to
-            });
-            for (pass, (words, &code)) in mover.words.iter().zip(&mover.codes).enumerate() {
-                let scale = mover.packed.scales.map(|_| self.scale(code));
-                let wide = self.widen(mover.packed.packing, words, scale);
-                let offset = pass as u32 * self.rows_of_pass() * LINE;
-                for (half, four) in wide.chunks(4).enumerate() {
-                    let list = four.iter().map(Reg::to_string).collect::<Vec<_>>().join(", ");
-                    put!(self, "st.shared.v4.b32 [{}+{offset}], {{{list}}}", to[half]);
-                }
-            }
-        }
+        base
+    }
+
+    /// The next stage in the ring.
+    fn turn(&mut self, stage: Reg) {
         let wraps = self.p();
         put!(self, "add.u32 {stage}, {stage}, 1");
-        put!(self, "setp.eq.u32 {wraps}, {stage}, {}", plan.stages);
+        put!(self, "setp.eq.u32 {wraps}, {stage}, {}", self.plan.stages);
         put!(self, "@{wraps} mov.b32 {stage}, 0");
+    }
+
+    /// Loads units of some passes. What does not exist is zero.
+    fn load_passes(&mut self, mover: &Mover, passes: Range<u32>, k: Reg) {
+        let source = &mover.packed.source;
+        let (place, inside, wide, from) = (self.r(), self.p(), self.d(), self.d());
+        put!(self, "mad.lo.u32 {place}, {}, {UNIT}, {k}", mover.unit);
+        put!(self, "setp.lt.u32 {inside}, {place}, {}", source.depth);
+        put!(self, "cvt.u64.u32 {wide}, {k}");
+        let (bytes, elements) = (mover.packed.packing.unit_bytes(), UNIT);
+        put!(
+            self,
+            "mad.lo.u64 {from}, {wide}, {}, {}",
+            bytes / elements,
+            mover.address
+        );
+        let scale_from = mover.scale_address.map(|address| {
+            let from = self.d();
+            put!(self, "shr.u64 {wide}, {wide}, 5");
+            put!(self, "add.u64 {from}, {wide}, {address}");
+            from
+        });
+        for (pass, (words, code)) in passes.zip(mover.words.iter().zip(&mover.codes)) {
+            let first = pass * self.rows_of_pass();
+            let (row, there) = (self.r(), self.p());
+            put!(self, "add.u32 {row}, {}, {first}", mover.row);
+            put!(self, "setp.lt.and.u32 {there}, {row}, {}, {inside}", source.rows);
+            let at = self.d();
+            put!(self, "mad.lo.u64 {at}, {}, {first}, {from}", source.pitch);
+            for word in words {
+                put!(self, "mov.b32 {word}, 0");
+            }
+            for (index, four) in words.chunks(4).enumerate() {
+                let list = four.iter().map(Reg::to_string).collect::<Vec<_>>().join(", ");
+                put!(self, "@{there} ld.global.v4.b32 {{{list}}}, [{at}+{}]", 16 * index);
+            }
+            if let (Some(from), Some(scales)) = (scale_from, &mover.packed.scales) {
+                let at = self.d();
+                put!(self, "mad.lo.u64 {at}, {}, {first}, {from}", scales.pitch);
+                put!(self, "mov.b32 {code}, 127");
+                put!(self, "@{there} ld.global.u8 {code}, [{at}]");
+            }
+        }
+    }
+
+    /// Widens units of some passes into the stage at a shared address.
+    fn store_passes(&mut self, mover: &Mover, passes: Range<u32>, base: Reg) {
+        let to = mover.chunks.map(|chunk| {
+            let to = self.r();
+            put!(self, "add.u32 {to}, {base}, {chunk}");
+            to
+        });
+        for (pass, (words, &code)) in passes.zip(mover.words.iter().zip(&mover.codes)) {
+            let scale = mover.packed.scales.map(|_| self.scale(code));
+            let wide = self.widen(mover.packed.packing, words, scale);
+            let offset = pass * self.rows_of_pass() * LINE;
+            for (half, four) in wide.chunks(4).enumerate() {
+                let list = four.iter().map(Reg::to_string).collect::<Vec<_>>().join(", ");
+                put!(self, "st.shared.v4.b32 [{}+{offset}], {{{list}}}", to[half]);
+            }
+        }
     }
 
     /// A scale code as `f32`: 2^(code − 127), where 0 is subnormal and 255 NaN.
