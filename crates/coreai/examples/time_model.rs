@@ -64,16 +64,6 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             step.name
         );
     }
-    // ANYMETAL_KERNELS=FOLDER keeps the IR of the kernels that ran.
-    if let Ok(folder) = std::env::var("ANYMETAL_KERNELS") {
-        for (i, (label, kernel)) in function.kernels(&inputs)?.iter().enumerate() {
-            let name: String = label
-                .chars()
-                .map(|c| if c.is_alphanumeric() { c } else { '_' })
-                .collect();
-            std::fs::write(format!("{folder}/{i:02}_{name}.ir"), kernel.to_string())?;
-        }
-    }
     match function.plan_summary(&inputs)? {
         Some(Err(why)) => println!("not planned: {why}"),
         Some(Ok(summary)) => {

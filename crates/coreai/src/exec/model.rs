@@ -6,7 +6,6 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use anymetal::Device;
-use anymetal::ir::Kernel;
 
 use crate::array::Array;
 use crate::asset::{Asset, Metadata, OpenOptions};
@@ -329,19 +328,6 @@ impl Function {
             }
             Cached::Walk(why) => Err(why.to_string()),
         }))
-    }
-
-    /// The kernels that a planned call with these inputs runs on the device, each once, with what it is for. Empty before the first
-    /// call, and where the plan runs step by step.
-    pub fn kernels(&self, inputs: &[(&str, Array)]) -> Result<Vec<(String, Arc<Kernel>)>, RunError> {
-        let ordered = check_inputs(&self.inputs(), inputs)?;
-        Ok(match self.cached(&self.key(&ordered, &[])) {
-            Some(Cached::Plan(plan)) => match &plan.1 {
-                Some(Ok(prepared)) => prepared.kernels(),
-                _ => Vec::new(),
-            },
-            _ => Vec::new(),
-        })
     }
 
     fn key(&self, inputs: &[Array], states: &[Array]) -> PlanKey {

@@ -1,9 +1,8 @@
 //! Binding a plan to buffers, and running it.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use anymetal::ir::Kernel;
 use anymetal::{Buffer, CommandEncoder, Graph, Tensor};
 
 use crate::array::{Array, checked_len};
@@ -72,20 +71,6 @@ impl Prepared {
             *counts.entry(action.describe()).or_insert(0) += 1;
         }
         counts.into_iter().collect()
-    }
-
-    /// The kernels, each once, with what the first dispatch of it is for.
-    pub fn kernels(&self) -> Vec<(String, Arc<Kernel>)> {
-        let mut out: Vec<(String, Arc<Kernel>)> = Vec::new();
-        for action in &self.plan.actions {
-            if let What::Dispatch(dispatch) = &action.what {
-                let kernel = dispatch.pipeline.ir();
-                if !out.iter().any(|(_, known)| Arc::ptr_eq(known, kernel)) {
-                    out.push((dispatch.label.clone(), kernel.clone()));
-                }
-            }
-        }
-        out
     }
 
     /// Runs the plan.
