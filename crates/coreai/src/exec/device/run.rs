@@ -10,7 +10,7 @@ use crate::bytecode::ElementType;
 use crate::error::OpError;
 use crate::exec::dispatch::Dispatcher;
 use crate::exec::kernel::tensor;
-use crate::exec::plan::Plan;
+use crate::exec::plan::{Plan, Timer};
 
 use super::{Action, Bind, DevicePlan, Dispatch, MemoryId, Site, Source, What, build, memory};
 
@@ -79,7 +79,7 @@ impl Prepared {
         dispatcher: &Dispatcher,
         inputs: &[Array],
         states: &mut [Array],
-        timed: Option<&mut dyn FnMut(&str, Duration)>,
+        timed: Option<Timer<'_>>,
     ) -> Result<Vec<Array>, Failure> {
         let last = self.plan.actions.last().map_or(0, |a| a.step);
         let general = |error| Failure { step: last, error };
@@ -186,7 +186,7 @@ impl Prepared {
         dispatcher: &Dispatcher,
         inputs: &[Array],
         states: &mut [Array],
-        mut timed: Option<&mut dyn FnMut(&str, Duration)>,
+        mut timed: Option<Timer<'_>>,
     ) -> Result<Vec<Array>, Failure> {
         let first = |error| Failure { step: 0, error };
         for (&id, array) in self.plan.inputs.iter().zip(inputs) {
