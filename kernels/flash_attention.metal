@@ -4,6 +4,11 @@
 //   grid          threadgroups (ceil(Tq / 64), Hq, B)
 //   threads       128: four SIMD-groups of 16 rows each
 //
+//   kernel name   flash_attention_{f16,bf16}_d{64,128}[_causal]_x8
+//   grid          threadgroups (ceil(Tq / 128), Hq, B)
+//   threads       256: eight SIMD-groups of 16 rows each, which walk the same keys together
+//   needs         at least 128 keys and a positive scale
+//
 //   buffer 0..3   Q, K, V, O
 //   buffer 4      attention_sizes
 //   buffer 5      the mask, for the names with one: elements of O's type (additive) or bool (boolean: true attends)
@@ -91,6 +96,41 @@ template <typename T, int D, bool CAUSAL, int MASK, typename M>
     attention_of_threadgroup<T, D, CAUSAL, MASK>(q, k, v, o, mask, size, tgid, sgid, scratch);
 }
 
+/// Rows by 8 SIMD-groups of 16 that walk the keys together.
+constant constexpr int block_simdgroups = 8;
+
+template <typename T, int D, bool CAUSAL>
+[[kernel, max_total_threads_per_threadgroup(32 * block_simdgroups)]]
+void flash_attention_x8(device T* q [[buffer(0)]],
+                        device T* k [[buffer(1)]],
+                        device T* v [[buffer(2)]],
+                        device T* o [[buffer(3)]],
+                        constant attention_sizes& size [[buffer(4)]],
+                        uint3 tgid [[threadgroup_position_in_grid]],
+                        uint3 tgs [[threadgroups_per_grid]],
+                        uint sgid [[simdgroup_index_in_threadgroup]])
+{
+    // Narrow heads leave room for a second threadgroup beside this one.
+    constexpr int keys = D <= 64 ? 64 : 128;
+    // Half of the SIMD-groups at a time use it.
+    threadgroup float scratch[block_simdgroups / 2 * anymetal::attention_rows * keys];
+    // Later rows see more keys: they go first.
+    const int group = CAUSAL ? int(tgs.x - 1 - tgid.x) : int(tgid.x);
+    const int row0 = group * block_simdgroups * anymetal::attention_rows;
+    const int head = int(tgid.y);
+    const int batch = int(tgid.z);
+    const int kv_head = head * size.kv_heads / size.q_heads;
+    const long q_start = long(batch * size.q_heads + head) * size.q_len * D;
+    const long kv_start = long(batch * size.kv_heads + kv_head) * size.kv_len * D;
+    anymetal::attention_head<T> q_head = {q + q_start, size.q_len, D};
+    anymetal::attention_head<T> k_head = {k + kv_start, size.kv_len, D};
+    anymetal::attention_head<T> v_head = {v + kv_start, size.kv_len, D};
+    anymetal::attention_head<T> o_head = {o + q_start, size.q_len, D};
+    anymetal::flash_attention_blocks<T, D, CAUSAL, block_simdgroups, keys>(
+        q_head, k_head, v_head, o_head, size.scale, size.causal_offset, row0, int(sgid),
+        scratch);
+}
+
 #define INSTANTIATE(name, function, ...)                                       \
     template [[host_name(name)]] [[kernel]] decltype(function<__VA_ARGS__>)    \
         function<__VA_ARGS__>;
@@ -104,7 +144,7 @@ template <typename T, int D, bool CAUSAL, int MASK, typename M>
 #define ATTENTION_DIMS 15
 #endif
 #ifndef ATTENTION_FORMS
-#define ATTENTION_FORMS 63
+#define ATTENTION_FORMS 255
 #endif
 
 #if ATTENTION_FORMS & 1
@@ -145,6 +185,19 @@ template <typename T, int D, bool CAUSAL, int MASK, typename M>
                 true, anymetal::attention_mask_boolean, bool)
 #else
 #define ATTENTION_CAUSAL_BOOLEAN(type_name, T, D)
+#endif
+
+#if ATTENTION_FORMS & 64
+#define ATTENTION_X8(type_name, T, D) \
+    INSTANTIATE("flash_attention_" type_name "_d" #D "_x8", flash_attention_x8, T, D, false)
+#else
+#define ATTENTION_X8(type_name, T, D)
+#endif
+#if ATTENTION_FORMS & 128
+#define ATTENTION_CAUSAL_X8(type_name, T, D) \
+    INSTANTIATE("flash_attention_" type_name "_d" #D "_causal_x8", flash_attention_x8, T, D, true)
+#else
+#define ATTENTION_CAUSAL_X8(type_name, T, D)
 #endif
 
 #define ATTENTION_OF_DIM(type_name, T, D)         \
@@ -190,4 +243,21 @@ ATTENTION_OF_TYPE("f16", half)
 #endif
 #if ATTENTION_TYPES & 4
 ATTENTION_OF_TYPE("bf16", bfloat)
+#endif
+
+#if ATTENTION_TYPES & 2 && ATTENTION_DIMS & 2
+ATTENTION_X8("f16", half, 64)
+ATTENTION_CAUSAL_X8("f16", half, 64)
+#endif
+#if ATTENTION_TYPES & 2 && ATTENTION_DIMS & 8
+ATTENTION_X8("f16", half, 128)
+ATTENTION_CAUSAL_X8("f16", half, 128)
+#endif
+#if ATTENTION_TYPES & 4 && ATTENTION_DIMS & 2
+ATTENTION_X8("bf16", bfloat, 64)
+ATTENTION_CAUSAL_X8("bf16", bfloat, 64)
+#endif
+#if ATTENTION_TYPES & 4 && ATTENTION_DIMS & 8
+ATTENTION_X8("bf16", bfloat, 128)
+ATTENTION_CAUSAL_X8("bf16", bfloat, 128)
 #endif

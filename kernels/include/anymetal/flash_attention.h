@@ -285,6 +285,158 @@ inline void flash_attention_rows(attention_head<T> q_head,
     }
 }
 
+/// Computes rows [group_row0, group_row0 + 16 · SIMDGROUPS) of one head: attention without a mask, by a whole threadgroup.
+///
+/// Called by all threads of a threadgroup of SIMDGROUPS SIMD-groups, each of which owns 16 rows as in `flash_attention_rows`. All of them walk the
+/// same blocks of keys to the same end, so that a device may fetch each block once for the threadgroup and fetch the next one meanwhile: bounds
+/// are those of the whole threadgroup, nobody leaves early, and rows past the end are cut off by the extents of Q and O. The last block of
+/// keys begins so early that it is whole, too; the keys that the block before it had are masked.
+///
+/// T       half or bfloat
+/// BK      keys of a block; the head has at least as many
+/// scale   factor of Q·Kᵀ, positive
+/// scratch 16 · BK floats, for this SIMD-group alone; only used where a destination cannot become an input
+template <typename T, int D, bool CAUSAL, int SIMDGROUPS, int BK>
+inline void flash_attention_blocks(attention_head<T> q_head,
+                                   attention_head<T> k_head,
+                                   attention_head<T> v_head,
+                                   attention_head<T> o_head,
+                                   float scale,
+                                   int causal_offset,
+                                   int group_row0,
+                                   int simdgroup,
+                                   threadgroup float* scratch)
+{
+    using namespace metal;
+    using namespace mpp::tensor_ops;
+
+    constexpr int ROWS = attention_rows;
+    static_assert(D % 16 == 0, "the head dimension must be a multiple of 16");
+    static_assert(BK % 16 == 0, "the block of keys must be a multiple of 16");
+    static_assert(sizeof(T) == 2, "P is rounded to the precision of T");
+
+    using head_view = tensor<device T, dextents<int, 2>, tensor_inline>;
+    using scratch_view = tensor<threadgroup float, dextents<int, 2>, tensor_inline>;
+
+    head_view q(q_head.base, dextents<int, 2>(D, q_head.length), array<int, 2>({1, q_head.stride}));
+    head_view k(k_head.base, dextents<int, 2>(D, k_head.length), array<int, 2>({1, k_head.stride}));
+    head_view v(v_head.base, dextents<int, 2>(D, v_head.length), array<int, 2>({1, v_head.stride}));
+
+    constexpr auto qk_descriptor = matmul2d_descriptor(ROWS, BK, D, false, true, false);
+    constexpr auto pv_descriptor =
+        matmul2d_descriptor(ROWS, D, BK, false, false, true, matmul2d_descriptor::mode::multiply_accumulate);
+    matmul2d<qk_descriptor, execution_simdgroup> qk_op;
+    matmul2d<pv_descriptor, execution_simdgroup> pv_op;
+
+    const int row0 = group_row0 + simdgroup * ROWS;
+    auto q_tile = q.template slice<D, dynamic_extent>(0, row0);
+    auto k_first = k.template slice<D, dynamic_extent>(0, 0);
+    auto v_first = v.template slice<D, dynamic_extent>(0, 0);
+    using q_tile_t = remove_addrspace_t<decltype(q_tile)>;
+    using k_tile_t = remove_addrspace_t<decltype(k_first)>;
+    using v_tile_t = remove_addrspace_t<decltype(v_first)>;
+    using p_input_t =
+        remove_addrspace_t<decltype(pv_op.template get_left_input_cooperative_tensor<float, T, float>())>;
+
+    auto out = pv_op.template get_destination_cooperative_tensor<p_input_t, v_tile_t, float>();
+    for (auto it = out.begin(); it != out.end(); it++) {
+        *it = 0.0f;
+    }
+    auto row_max = qk_op.template get_row_reduction_destination_cooperative_tensor<q_tile_t, k_tile_t, float>();
+    auto row_sum = qk_op.template get_row_reduction_destination_cooperative_tensor<q_tile_t, k_tile_t, float>();
+    auto block_max = qk_op.template get_row_reduction_destination_cooperative_tensor<q_tile_t, k_tile_t, float>();
+    auto block_sum = qk_op.template get_row_reduction_destination_cooperative_tensor<q_tile_t, k_tile_t, float>();
+    auto rescale = qk_op.template get_row_reduction_destination_cooperative_tensor<q_tile_t, k_tile_t, float>();
+    for (ushort i = 0; i < row_max.get_capacity(); i++) {
+        row_max[i] = attention_masked;
+        row_sum[i] = 0.0f;
+    }
+
+    // Keys past `kv_end` are masked for every row of the threadgroup.
+    int kv_end = k_head.length;
+    if (CAUSAL) {
+        kv_end = min(kv_end, group_row0 + SIMDGROUPS * ROWS + causal_offset);
+    }
+    const int last_block = max(k_head.length - BK, 0);
+    const float scale_log2 = scale * attention_log2e;
+
+    for (int key0 = 0; key0 < kv_end; key0 += BK) {
+        const int first_key = min(key0, last_block);
+        auto k_tile = k.template slice<D, dynamic_extent>(0, first_key);
+        auto v_tile = v.template slice<D, dynamic_extent>(0, first_key);
+
+        // Scores are scaled where they become exponents: their maximum does not mind.
+        auto scores = qk_op.template get_destination_cooperative_tensor<q_tile_t, k_tile_t, float>();
+        qk_op.run(q_tile, k_tile, scores);
+
+        if (key0 > k_head.length - BK || (CAUSAL && key0 + BK > group_row0 + causal_offset + 1)) {
+            for (auto it = scores.begin(); it != scores.end(); it++) {
+                const auto at = scores.get_multidimensional_index(it);
+                const int key = first_key + int(at[0]);
+                const bool keep = key >= key0 && key < k_head.length &&
+                                  (!CAUSAL || key <= row0 + int(at[1]) + causal_offset);
+                *it = keep ? max(*it, attention_masked) : attention_masked;
+            }
+        }
+
+        reduce_rows(scores, block_max, reduction_operation::max, -INFINITY);
+        for (ushort i = 0; i < row_max.get_capacity(); i++) {
+            const float highest = max(row_max[i], block_max[i]);
+            // A row without a key so far is shifted by 0, so that its masked scores become exp2(−3e38 · scale) = 0.
+            const float shift = highest > attention_masked_below ? highest * scale_log2 : 0.0f;
+            rescale[i] = exp2(row_max[i] * scale_log2 - shift);
+            row_max[i] = highest;
+            block_max[i] = -shift;
+        }
+
+        for (auto it = scores.begin(); it != scores.end(); it++) {
+            auto row_it = block_max.map_iterator(it);
+            *it = exp2(fma(*it, scale_log2, *row_it));
+        }
+
+        reduce_rows(scores, block_sum, reduction_operation::sum, 0.0f);
+        for (ushort i = 0; i < row_sum.get_capacity(); i++) {
+            row_sum[i] = row_sum[i] * rescale[i] + block_sum[i];
+        }
+        for (auto it = out.begin(); it != out.end(); it++) {
+            auto row_it = rescale.map_iterator(it);
+            *it = *it * *row_it;
+        }
+
+        if (pv_op.template is_compatible_as_left_input<float, T, float>(scores)) {
+            auto p = pv_op.template get_left_input_cooperative_tensor<float, T, float>(scores);
+            pv_op.run(p, v_tile, out);
+        } else {
+            // Through memory, which is enough for half of the SIMD-groups.
+            constexpr int half_of_all = SIMDGROUPS / 2;
+            scratch_view p_memory(scratch + simdgroup % half_of_all * ROWS * BK, dextents<int, 2>(BK, ROWS));
+            auto p = pv_op.template get_left_input_cooperative_tensor<float, T, float>();
+            for (int turn = 0; turn < 2; turn++) {
+                threadgroup_barrier(mem_flags::mem_threadgroup);
+                if (simdgroup / half_of_all == turn) {
+                    scores.store(p_memory);
+                    simdgroup_barrier(mem_flags::mem_threadgroup);
+                    p.load(p_memory);
+                }
+            }
+            pv_op.run(p, v_tile, out);
+        }
+    }
+
+    // O / l; a row without a key stays zero.
+    for (ushort i = 0; i < row_sum.get_capacity(); i++) {
+        rescale[i] = row_sum[i] > 0.0f ? 1.0f / row_sum[i] : 0.0f;
+    }
+    for (auto it = out.begin(); it != out.end(); it++) {
+        auto row_it = rescale.map_iterator(it);
+        const auto at = out.get_multidimensional_index(it);
+        const int row = row0 + int(at[1]);
+        if (row < o_head.length) {
+            o_head.base[row * o_head.stride + int(at[0])] = T(*it * *row_it);
+        }
+    }
+}
+
 /// Attention of one head for a custom kernel of a Core AI asset: Q, K, V and O are handle tensors of rank 4
 /// with extents (D, T, H, B) if HEADS_OUTER (the framework's [B, H, T, D]), else (D, H, T, B)
 /// ([B, T, H, D]). K and V may have fewer heads than Q: query head h uses key head h·Hk/Hq.

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use anymetal::Device;
+use anymetal::ir::Kernel;
 
 use crate::array::Array;
 use crate::asset::{Asset, Metadata, OpenOptions};
@@ -92,6 +93,9 @@ struct Inner {
     metadata: Metadata,
     program: Program,
     dispatcher: Dispatcher,
+    /// The processor, when the device is another one: walks run there, whose values go back and forth between kernels and the
+    /// evaluator.
+    walker: Option<Dispatcher>,
     folded: Folded,
     placement: Placement,
     plans: Mutex<Vec<(PlanKey, Cached)>>,
@@ -138,6 +142,7 @@ impl Model {
         let inner = Inner {
             metadata,
             program,
+            walker: dispatcher.device().gpu().map(|_| Dispatcher::new(Device::cpu())),
             dispatcher,
             folded,
             placement,
@@ -154,6 +159,11 @@ impl Model {
     /// The program.
     pub fn program(&self) -> &Program {
         &self.inner.program
+    }
+
+    /// Every kernel that was compiled for it so far: those inside the asset, and after a run those of ours that it took.
+    pub fn kernels(&self) -> Vec<anymetal::Pipeline> {
+        self.inner.dispatcher.compiled_so_far()
     }
 
     /// The device it runs on.
@@ -179,7 +189,7 @@ impl Inner {
     /// True when plans run as kernels on the device.
     fn on_device(&self) -> bool {
         match self.placement {
-            Placement::Auto => false,
+            Placement::Auto => self.dispatcher.device().gpu().is_some(),
             Placement::Host => false,
             Placement::Device => true,
         }
@@ -321,6 +331,19 @@ impl Function {
         }))
     }
 
+    /// The kernels that a planned call with these inputs runs on the device, each once, with what it is for. Empty before the first
+    /// call, and where the plan runs step by step.
+    pub fn kernels(&self, inputs: &[(&str, Array)]) -> Result<Vec<(String, Arc<Kernel>)>, RunError> {
+        let ordered = check_inputs(&self.inputs(), inputs)?;
+        Ok(match self.cached(&self.key(&ordered, &[])) {
+            Some(Cached::Plan(plan)) => match &plan.1 {
+                Some(Ok(prepared)) => prepared.kernels(),
+                _ => Vec::new(),
+            },
+            _ => Vec::new(),
+        })
+    }
+
     fn key(&self, inputs: &[Array], states: &[Array]) -> PlanKey {
         (
             self.graph,
@@ -344,14 +367,19 @@ impl Function {
             return self.planned(plan, inputs, states, None);
         }
         let model = &*self.model;
-        let walk = Walk::new(&model.program, &model.dispatcher, &model.folded, states);
+        let before = states.to_vec();
+        let walker = model.walker.as_ref().unwrap_or(&model.dispatcher);
+        let walk = Walk::new(&model.program, walker, &model.folded, states);
         let walked = walk.run(self.graph, inputs)?;
         if known.is_none() {
+            let mut planned = None;
             let cached = match walked.plan {
                 Ok(mut plan) => {
                     plan.optimise();
                     let prepared = model.on_device().then(|| Prepared::new(&plan, &model.dispatcher));
-                    Cached::Plan(Arc::new((plan, prepared)))
+                    let plan = Arc::new((plan, prepared));
+                    planned = Some(plan.clone());
+                    Cached::Plan(plan)
                 }
                 Err(why) => Cached::Walk(why.into()),
             };
@@ -360,6 +388,12 @@ impl Function {
                 plans.remove(0);
             }
             plans.push((key, cached));
+            drop(plans);
+            // What the device computes differs in the last digits: every call gives the same.
+            if let (Some(plan), Some(_)) = (planned, &model.walker) {
+                states.clone_from_slice(&before);
+                return self.planned(&plan, inputs, states, None);
+            }
         }
         Ok(walked.outputs)
     }

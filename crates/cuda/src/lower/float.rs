@@ -38,7 +38,7 @@ impl Lower<'_> {
     }
 
     /// The float whose bits stand in the low end of a `.b32` register.
-    pub fn from_float_bits(&mut self, bits: Reg, ty: Scalar) -> Reg {
+    pub fn round_float_bits(&mut self, bits: Reg, ty: Scalar) -> Reg {
         if ty == Scalar::F32 {
             emit!(self, F32, "mov.b32", bits)
         } else {
@@ -156,7 +156,7 @@ impl Lower<'_> {
                 let magnitude = emit!(self, B32, "and.b32", a, sign - 1);
                 let sign = emit!(self, B32, "and.b32", b, sign);
                 let bits = emit!(self, B32, "or.b32", magnitude, sign);
-                self.from_float_bits(bits, ty)
+                self.round_float_bits(bits, ty)
             }
             _ => {
                 let (x, y) = (self.widen(a, ty), self.widen(b, ty));
@@ -215,7 +215,7 @@ impl Lower<'_> {
         let nan = emit!(self, Pred, "setp.nan.f32", x, y);
         let quiet = exponent | (exponent & exponent.wrapping_neg()) >> 1;
         let result = emit!(self, B32, "selp.b32", quiet, result, nan);
-        self.from_float_bits(result, ty)
+        self.round_float_bits(result, ty)
     }
 
     /// `x · 2^k`, rounded once to `ty`.

@@ -223,7 +223,8 @@ impl Lower<'_> {
     pub(super) fn function2(&mut self, op: BinaryOp, x: Reg, y: Reg, mode: MathMode) -> Result<Reg> {
         let fast = mode == MathMode::Fast;
         Ok(match op {
-            BinaryOp::Div if fast => f!(self, "div.full.f32", x, y),
+            // Metal promises 2.5 ulp for divisors from 2^-126 to 2^126, as this instruction does.
+            BinaryOp::Div if fast => f!(self, "div.approx.ftz.f32", x, y),
             BinaryOp::Div => f!(self, "div.rn.f32", x, y),
             BinaryOp::Pow if fast => self.pow_fast(x, y),
             BinaryOp::Pow => self.pow(x, y),
@@ -313,7 +314,7 @@ impl Lower<'_> {
         let scaled = f!(self, "mul.rn.f32", x, F32(std::f32::consts::LOG2_10));
         let (n, int) = self.nearest_integer(scaled);
         // log10(2) in two parts; the first has few bits, so its products are exact.
-        let rest = f!(self, "fma.rn.f32", n, F32(-0.301_025_39), x);
+        let rest = f!(self, "fma.rn.f32", n, F32(-0.301_025_4), x);
         let rest = f!(self, "fma.rn.f32", n, F32(-4.605_039e-6), rest);
         let rest = f!(self, "mul.rn.f32", rest, F32(std::f32::consts::LN_10));
         let y = self.exp_poly(rest);
@@ -354,7 +355,7 @@ impl Lower<'_> {
             UnaryOp::Log => {
                 let low = f!(self, "fma.rn.f32", e, F32(-2.121_944_4e-4), tail);
                 let sum = f!(self, "add.rn.f32", m, low);
-                f!(self, "fma.rn.f32", e, F32(0.693_359_375), sum)
+                f!(self, "fma.rn.f32", e, F32(0.693_359_4), sum)
             }
             UnaryOp::Log2 => {
                 // log2(e) − 1, so that the larger part of the product is exact.
@@ -367,7 +368,7 @@ impl Lower<'_> {
                 let sum = f!(self, "add.rn.f32", m, tail);
                 let y = f!(self, "mul.rn.f32", sum, F32(std::f32::consts::LOG10_E));
                 let y = f!(self, "fma.rn.f32", e, F32(4.605_039e-6), y);
-                f!(self, "fma.rn.f32", e, F32(0.301_025_39), y)
+                f!(self, "fma.rn.f32", e, F32(0.301_025_4), y)
             }
         };
         let infinite = p!(self, "setp.eq.f32", x, F32(f32::INFINITY));
@@ -391,7 +392,7 @@ impl Lower<'_> {
             z,
             &[
                 -5.704_988_7e-3,
-                2.063_908_9e-2,
+                2.063_909e-2,
                 -5.373_971_6e-2,
                 1.333_144_2e-1,
                 -3.333_328e-1,

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::fmt::Write as _;
 
+use anymetal_formats::ElementFormat;
 use anymetal_ir::{AddressSpace, ArgumentId, ArgumentKind, BinaryOp, Inst, MemoryId, Scalar, Type, ValueId};
 
 use super::check::AccessKind;
@@ -51,10 +52,32 @@ pub(crate) struct AddressForms {
     sums: HashMap<ValueId, Address>,
     /// 64-bit integers that extend a 32-bit register (`true`: with its sign).
     wide: HashMap<ValueId, (Reg, bool)>,
+    /// The same by the register that the extension went to.
+    extended: HashMap<Reg, (Reg, bool)>,
     /// The low 32 bits of 64-bit integers.
     low: HashMap<ValueId, Reg>,
+    /// `f32` values that were decoded from 8-bit floats: the code.
+    pub(super) decoded: HashMap<ValueId, (Reg, ElementFormat)>,
     /// The kernel has pointers of 32 bits, so `low` is worth its text.
     short_pointers: bool,
+}
+
+impl AddressForms {
+    /// Takes over what another state knows of a value.
+    pub fn copy(&mut self, from: &AddressForms, value: ValueId) {
+        if let Some(&sum) = from.sums.get(&value) {
+            self.sums.insert(value, sum);
+        }
+        if let Some(&wide) = from.wide.get(&value) {
+            self.wide.insert(value, wide);
+        }
+        if let Some(&low) = from.low.get(&value) {
+            self.low.insert(value, low);
+        }
+        if let Some(&decoded) = from.decoded.get(&value) {
+            self.decoded.insert(value, decoded);
+        }
+    }
 }
 
 /// Constants that an address may carry.
@@ -225,11 +248,23 @@ impl Lower<'_> {
     }
 
     /// Remembers that a 64-bit value extends a narrower one.
-    pub(super) fn note_wide(&mut self, to: ValueId, operand: ValueId, from: Scalar, scalar: Scalar) {
+    pub(super) fn note_wide(&mut self, to: ValueId, operand: ValueId, from: Scalar, scalar: Scalar, result: Reg) {
         if scalar.bits() == 64 && from.is_integer() && from.bits() <= 32 {
             let reg = self.value(operand);
             self.forms.wide.insert(to, (reg, from.is_signed()));
             self.forms.low.insert(to, reg);
+            self.forms.extended.insert(result, (reg, from.is_signed()));
+        } else if scalar.bits() == 64 && from.is_integer() && result == self.value(operand) {
+            // The same number with another sign.
+            if let Some(&sum) = self.forms.sums.get(&operand) {
+                self.forms.sums.insert(to, sum);
+            }
+            if let Some(&wide) = self.forms.wide.get(&operand) {
+                self.forms.wide.insert(to, wide);
+            }
+            if let Some(&low) = self.forms.low.get(&operand) {
+                self.forms.low.insert(to, low);
+            }
         }
     }
 
@@ -284,6 +319,9 @@ impl Lower<'_> {
                 Some(self.materialise(sum))
             }
             BinaryOp::Mul | BinaryOp::Shl => {
+                if let Some(product) = self.product_of_sum(to, op, lhs, rhs) {
+                    return Some(product);
+                }
                 let (wide, other) = match (self.forms.wide.get(&lhs), self.forms.wide.get(&rhs)) {
                     (Some(&wide), _) => (wide, rhs),
                     (None, Some(&wide)) if op == BinaryOp::Mul => (wide, lhs),
@@ -315,6 +353,34 @@ impl Lower<'_> {
         }
     }
 
+    /// `(extended + number) · factor` as a product plus a number.
+    fn product_of_sum(&mut self, to: ValueId, op: BinaryOp, lhs: ValueId, rhs: ValueId) -> Option<Reg> {
+        let (sum, factor) = match (self.constant(lhs), self.constant(rhs)) {
+            (_, Some(c)) if op == BinaryOp::Shl && c < 31 => (lhs, 1i64 << c),
+            (_, Some(c)) if op == BinaryOp::Mul => (lhs, c as i64),
+            (Some(c), None) if op == BinaryOp::Mul => (rhs, c as i64),
+            _ => return None,
+        };
+        let sum = *self.forms.sums.get(&sum)?;
+        let &(reg, signed) = self.forms.extended.get(&sum.base)?;
+        let offset = sum.offset.checked_mul(factor)?;
+        let fits = if signed {
+            i32::try_from(factor).is_ok()
+        } else {
+            u32::try_from(factor).is_ok()
+        };
+        if !fits || offset.unsigned_abs() > MAX_OFFSET as u64 {
+            return None;
+        }
+        let name = if signed { "mul.wide.s32" } else { "mul.wide.u32" };
+        let product = Address {
+            base: emit!(self, B64, name, reg, factor),
+            offset,
+        };
+        self.forms.sums.insert(to, product);
+        Some(self.materialise(product))
+    }
+
     pub fn load(&mut self, inst: &Inst, pointer: ValueId, ty: Type, count: u32, align: u32) -> Result {
         let space = self.space_of(pointer);
         let size = match ty {
@@ -323,15 +389,18 @@ impl Lower<'_> {
         };
         let address = self.address(pointer);
         let guard = self.check_access(pointer, address, u64::from(size * count), align, AccessKind::Read);
-        let read_only = space == AddressSpace::Constant && self.options.unaliased
-            || self.options.unaliased
-                && space == AddressSpace::Device
-                && self.effects.reads_constant_memory(self.kernel, pointer);
+        let read_only = self.is_read_only(pointer);
         let values = self.load_from(space, address, ty, count, align, read_only, guard);
         for (value, reg) in inst.results().zip(values) {
             self.bind(value, reg);
         }
         Ok(())
+    }
+
+    /// Whether nothing writes to what a pointer points into while the kernel runs.
+    pub fn is_read_only(&self, pointer: ValueId) -> bool {
+        let shared = matches!(self.space_of(pointer), AddressSpace::Device | AddressSpace::Constant);
+        shared && self.options.unaliased && self.effects.reads_constant_memory(self.kernel, pointer)
     }
 
     /// The address space of a pointer.
@@ -374,7 +443,7 @@ impl Lower<'_> {
                     })
                     .collect();
                 let whole = self.join_parts(&parts, piece);
-                out.push(self.from_bits(whole, ty));
+                out.push(self.value_of_bits(whole, ty));
                 at += size;
                 continue;
             }
@@ -436,12 +505,12 @@ impl Lower<'_> {
     }
 
     /// A value of a type from its bits: a zero-extended `.b32`, or a `.b64`.
-    pub fn from_bits(&mut self, bits: Reg, ty: Type) -> Reg {
+    pub fn value_of_bits(&mut self, bits: Reg, ty: Type) -> Reg {
         match ty {
             Type::Pointer(AddressSpace::Threadgroup | AddressSpace::Thread) => emit!(self, B32, "cvt.u32.u64", bits),
             Type::Pointer(_) => bits,
             Type::Scalar(Scalar::Bool) => emit!(self, Pred, "setp.ne.b32", bits, 0),
-            Type::Scalar(ty @ (Scalar::F16 | Scalar::BF16 | Scalar::F32)) => self.from_float_bits(bits, ty),
+            Type::Scalar(ty @ (Scalar::F16 | Scalar::BF16 | Scalar::F32)) => self.round_float_bits(bits, ty),
             Type::Scalar(Scalar::I8) => emit!(self, B32, "cvt.s32.s8", bits),
             Type::Scalar(Scalar::I16) => emit!(self, B32, "cvt.s32.s16", bits),
             Type::Scalar(_) => bits,
@@ -449,7 +518,7 @@ impl Lower<'_> {
     }
 
     /// The bits of a value as memory holds it: a `.b32` whose upper part may be anything, or a `.b64`.
-    pub fn to_bits(&mut self, value: Reg, ty: Type) -> Reg {
+    pub fn bits_of_value(&mut self, value: Reg, ty: Type) -> Reg {
         match (ty, value.class) {
             (Type::Pointer(_), Class::B32) => emit!(self, B64, "cvt.u64.u32", value),
             (_, Class::Pred) => self.pred_to_u32(value),
@@ -464,15 +533,15 @@ impl Lower<'_> {
             8 => {
                 for pair in words.chunks(2) {
                     let whole = emit!(self, B64, "mov.b64", list(pair));
-                    out.push(self.from_bits(whole, ty));
+                    out.push(self.value_of_bits(whole, ty));
                 }
             }
             4 => {
                 for &word in words {
-                    out.push(self.from_bits(word, ty));
+                    out.push(self.value_of_bits(word, ty));
                 }
             }
-            _ if bytes == size => out.push(self.from_bits(words[0], ty)),
+            _ if bytes == size => out.push(self.value_of_bits(words[0], ty)),
             2 => {
                 for &word in words.iter() {
                     if matches!(ty, Type::Scalar(Scalar::F16 | Scalar::BF16)) {
@@ -500,7 +569,7 @@ impl Lower<'_> {
                         };
                         let byte = emit!(self, B32, name, word, 8 * i, 8);
                         let value = if ty == Type::Scalar(Scalar::Bool) {
-                            self.from_bits(byte, ty)
+                            self.value_of_bits(byte, ty)
                         } else {
                             byte
                         };
@@ -554,7 +623,7 @@ impl Lower<'_> {
             let here = address.plus(i64::from(at));
             let first = (at / size) as usize;
             if piece < size {
-                let bits = self.to_bits(values[first], ty);
+                let bits = self.bits_of_value(values[first], ty);
                 for i in 0..size / piece {
                     let part = here.plus(i64::from(i * piece));
                     if bits.class == Class::B64 {
@@ -585,11 +654,11 @@ impl Lower<'_> {
     fn pack_words(&mut self, values: &[Reg], ty: Type, size: u32) -> Vec<Reg> {
         if size == 8 {
             if let [value] = values {
-                return vec![self.to_bits(*value, ty)];
+                return vec![self.bits_of_value(*value, ty)];
             }
             let mut words = Vec::new();
             for &value in values {
-                let bits = self.to_bits(value, ty);
+                let bits = self.bits_of_value(value, ty);
                 let (low, high) = (self.reg(Class::B32), self.reg(Class::B32));
                 ptx!(self, "mov.b64 {{{low}, {high}}}, {bits}");
                 words.extend([low, high]);
@@ -608,9 +677,9 @@ impl Lower<'_> {
                 {
                     return emit!(self, B32, "mov.b32", format!("{{{low}, {high}}}"));
                 }
-                let mut word = self.to_bits(chunk[0], ty);
+                let mut word = self.bits_of_value(chunk[0], ty);
                 for (i, &value) in chunk.iter().enumerate().skip(1) {
-                    let bits = self.to_bits(value, ty);
+                    let bits = self.bits_of_value(value, ty);
                     word = emit!(self, B32, "bfi.b32", bits, word, 8 * size * i as u32, 8 * size);
                 }
                 word

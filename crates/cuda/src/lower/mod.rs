@@ -8,6 +8,7 @@ mod atomic;
 mod builtin;
 mod check;
 mod clamp;
+mod coarse;
 mod control;
 mod convert;
 mod coop;
@@ -15,6 +16,7 @@ mod float;
 mod math;
 mod math_wide;
 mod memory;
+mod merged;
 mod product;
 mod scalar;
 mod simd;
@@ -84,6 +86,10 @@ pub(crate) struct Lower<'k> {
     /// Bytes of workspace in device memory that each block needs.
     pub workspace_bytes: u32,
     pub hidden_threads: u32,
+    /// Blocks that registers shall allow on a multiprocessor at once; 0 leaves it to the assembler.
+    pub min_blocks: u32,
+    /// See [`PtxModule::coarse_shift`].
+    pub coarse_shift: u32,
     /// Widened copies of arguments that operations can use.
     pub images: Vec<crate::options::ImageRequest>,
     values: Vec<Option<Reg>>,
@@ -94,6 +100,7 @@ pub(crate) struct Lower<'k> {
     pub forms: memory::AddressForms,
     pub coops: coop::CoopState,
     pub handles: view::Handles,
+    merged: merged::MergedState<'k>,
     /// Clamps that are not made.
     index_clamps: std::collections::HashSet<ValueId>,
     /// Declarations outside the entry (constant tables, …).
@@ -130,6 +137,8 @@ pub(crate) fn lower(kernel: &Kernel, options: &PtxOptions) -> Result<PtxModule> 
         staging_bytes: 0,
         workspace_bytes: 0,
         hidden_threads: 0,
+        min_blocks: 0,
+        coarse_shift: 0,
         images: Vec::new(),
         values: vec![None; kernel.values.len()],
         constants: vec![None; kernel.values.len()],
@@ -139,6 +148,7 @@ pub(crate) fn lower(kernel: &Kernel, options: &PtxOptions) -> Result<PtxModule> 
         forms: memory::AddressForms::default(),
         coops: coop::CoopState::default(),
         handles: view::Handles::default(),
+        merged: merged::MergedState::default(),
         index_clamps: if options.checked {
             Default::default()
         } else {
@@ -149,9 +159,18 @@ pub(crate) fn lower(kernel: &Kernel, options: &PtxOptions) -> Result<PtxModule> 
     };
     lower.column_map = coop::column_map(kernel);
     lower.declare_memory()?;
+    let coarse = if options.checked {
+        None
+    } else {
+        coarse::plan(kernel, &lower.effects, options.unaliased)
+    };
+    lower.coarse_shift = coarse.as_ref().map_or(0, |plan| plan.shift);
     lower.prologue();
     lower.prepare_coops()?;
-    lower.block(&kernel.body)?;
+    match coarse {
+        Some(plan) => lower.coarse_body(&plan)?,
+        None => lower.block(&kernel.body)?,
+    }
     ptx!(lower, "ret");
     lower.finish()
 }
@@ -202,6 +221,16 @@ impl<'k> Lower<'k> {
         self.locals[local.index()]
     }
 
+    /// Lets a local be another register for a while.
+    pub fn replace_local(&mut self, local: LocalId, reg: Reg) {
+        self.locals[local.index()] = reg;
+    }
+
+    /// The register of a value, if its definition was lowered.
+    pub fn value_if_defined(&self, value: ValueId) -> Option<Reg> {
+        self.values[value.index()]
+    }
+
     /// `mov` into a new register of the same class.
     pub fn copy(&mut self, from: Reg) -> Reg {
         let to = self.reg(from.class);
@@ -246,6 +275,9 @@ impl<'k> Lower<'k> {
     }
 
     fn inst(&mut self, inst: &'k Inst) -> Result {
+        if self.merged_inst(inst)? {
+            return Ok(());
+        }
         let first = inst.first;
         match &inst.op {
             Op::Const(c) => {
@@ -354,7 +386,9 @@ impl<'k> Lower<'k> {
                 right,
                 destination,
             } => {
-                if self.staged_matmul(descriptor, *simdgroups, left, right, destination)? {
+                if self.few_rows_matmul(descriptor, *simdgroups, left, right, destination)?
+                    || self.staged_matmul(descriptor, *simdgroups, left, right, destination)?
+                {
                     return Ok(());
                 }
                 self.matmul(descriptor, *simdgroups, left, right, destination)
@@ -367,12 +401,25 @@ impl<'k> Lower<'k> {
                 weights,
                 destination,
             } => self.convolution(descriptor, *simdgroups, *offsets, activation, weights, destination),
+            // What is known takes no branch.
+            Op::If {
+                condition,
+                then,
+                otherwise,
+            } if self.constant(*condition).is_some() => {
+                let taken = if self.constant(*condition) == Some(0) {
+                    otherwise
+                } else {
+                    then
+                };
+                self.block(taken)
+            }
             Op::If {
                 condition,
                 then,
                 otherwise,
             } => self.if_(*condition, then, otherwise),
-            Op::Loop { body, latch, unroll } => self.loop_(body, latch, *unroll),
+            Op::Loop { body, latch, unroll } => self.merged_or_plain_loop(body, latch, *unroll),
             Op::Scope { body } => self.scope(body),
             Op::Break(depth) => self.break_(*depth),
             Op::Continue(depth) => self.continue_(*depth),
@@ -410,10 +457,19 @@ impl<'k> Lower<'k> {
             ".version {major}.{minor}\n.target {}\n.address_size 64\n\n.extern .shared .align 1024 .b8 smem[];\n{}\n",
             self.options.target, self.module_declarations
         );
+        // Where the number of threads is known, the assembler spills less to make room for more of them. Products through shared memory
+        // are made for the registers that they get without knowing it.
+        let known = required == Some(threads) || self.options.whole && self.options.threads == threads;
+        let exact = known && self.staging_bytes == 0;
         text.push_str(&format!(
-            ".visible .entry {entry}(\n\t.param .align 64 .b8 args[{}]\n)\n.maxntid {}\n{{\n{}",
+            ".visible .entry {entry}(\n\t.param .align 64 .b8 args[{}]\n)\n.{} {}\n{}{{\n{}",
             self.parameters.size,
+            if exact { "reqntid" } else { "maxntid" },
             threads.next_multiple_of(32) + self.hidden_threads,
+            match self.min_blocks {
+                0 => String::new(),
+                blocks => format!(".minnctapersm {blocks}\n"),
+            },
             self.entry_declarations,
         ));
         // Where the kernel's own threadgroup objects begin is known only now.
@@ -446,6 +502,7 @@ impl<'k> Lower<'k> {
             images: self.images,
             max_threads: threads,
             hidden_threads: self.hidden_threads,
+            coarse_shift: self.coarse_shift,
         })
     }
 

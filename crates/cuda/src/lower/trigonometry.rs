@@ -228,7 +228,7 @@ impl Lower<'_> {
             z,
             &[
                 4.216_32e-2,
-                2.418_131_1e-2,
+                2.418_131e-2,
                 4.547_002_6e-2,
                 7.495_300_3e-2,
                 1.666_675_2e-1,
@@ -284,7 +284,7 @@ impl Lower<'_> {
         let base = f!(self, "selp.f32", F32(std::f32::consts::FRAC_PI_4), F32(0.0), middle);
         let base = f!(self, "selp.f32", F32(std::f32::consts::FRAC_PI_2), base, far);
         let z = f!(self, "mul.rn.f32", t, t);
-        let q = self.poly(z, &[8.053_744_5e-2, -1.387_768_6e-1, 1.997_771_1e-1, -3.333_294_9e-1]);
+        let q = self.poly(z, &[8.053_744_5e-2, -1.387_768_6e-1, 1.997_771_1e-1, -3.333_295e-1]);
         let y = f!(self, "fma.rn.f32", f!(self, "mul.rn.f32", q, z), t, t);
         f!(self, "add.rn.f32", base, y)
     }

@@ -528,7 +528,7 @@ impl Sema<'_> {
                 self.fits_threadgroup(name, &ty.ty, &key, span)?;
                 self.new_memory(name, &ty.ty, AddressSpace::Threadgroup, 16)?;
                 let id = anymetal_ir::MemoryId(self.builder.kernel().memory.len() as u32 - 1);
-                if self.unevaluated == 0 {
+                if self.thrown_away == 0 {
                     self.threadgroup.insert((key, unique), id);
                 }
                 id

@@ -6,6 +6,7 @@
 //! values share buffers; [`run`] binds and runs.
 
 mod build;
+mod linear;
 mod memory;
 mod run;
 
@@ -27,9 +28,14 @@ type MemoryId = u32;
 /// What an action reads.
 #[derive(Clone, Debug)]
 enum Source {
-    Memory(MemoryId),
+    /// Memory from a byte on.
+    Memory(MemoryId, usize),
     Constant(Array),
 }
+
+/// Values that start in the middle of a memory are taken as they lie when they start at a multiple of this many bytes, as tensor
+/// handles and wide loads want it.
+const START: usize = 128;
 
 /// Something bound to a kernel.
 #[derive(Clone, Debug)]
@@ -52,6 +58,8 @@ struct Dispatch {
     /// The grid counts threadgroups.
     groups: bool,
     writes: Vec<MemoryId>,
+    /// The kernel is the asset's, not ours.
+    asset: bool,
     /// For people.
     label: String,
 }
@@ -100,7 +108,7 @@ impl Action {
     fn touches(&self) -> (Vec<MemoryId>, Vec<MemoryId>) {
         let mut reads = Vec::new();
         let mut read = |source: &Source| {
-            if let Source::Memory(id) = source {
+            if let Source::Memory(id, _) = source {
                 reads.push(*id);
             }
         };

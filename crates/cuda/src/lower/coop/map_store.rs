@@ -146,6 +146,11 @@ impl<'k> Lower<'k> {
         let Some((_, [first, _])) = row.first() else { return };
         let class = address_class(first.space);
         let base = self.materialise(first.address);
+        let done = self.writer.label();
+        if let Some(narrow) = self.store_wide_row(row, size, base) {
+            ptx!(self, "bra.uni {done}");
+            self.writer.place(narrow);
+        }
         let low = if class == Class::B64 {
             let low = self.reg(Class::B32);
             ptx!(self, "cvt.u32.u64 {low}, {base}");
@@ -182,5 +187,6 @@ impl<'k> Lower<'k> {
         }
         ptx!(self, "bra {back}");
         self.writer.end_aside(body);
+        self.writer.place(done);
     }
 }

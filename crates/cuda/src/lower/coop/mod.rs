@@ -9,6 +9,7 @@ mod slots;
 #[cfg(test)]
 mod tests;
 mod tile;
+mod wide_store;
 
 use anymetal_ir::{Block, CoopId, CoopRole, Inst, Kernel, LayoutKind, Op, Scalar, ValueId};
 

@@ -213,8 +213,9 @@ impl Target<'_> {
                     }
                     None => {
                         let row = self.rows.line(l, rb);
-                        let condition = (inside[0] != Word::Known(self.size[0] as i32) || self.size[0] % 8 != 0)
-                            .then(|| def!(l, Pred, "setp.lt.s32", "{row}, {}", inside[0]));
+                        let condition = (inside[0] != Word::Known(self.size[0] as i32)
+                            || !self.size[0].is_multiple_of(8))
+                        .then(|| def!(l, Pred, "setp.lt.s32", "{row}, {}", inside[0]));
                         let row = Word::Reg(row).widen(l);
                         let offset = row.mul(l, row_stride);
                         (first.add(l, offset), condition)
@@ -238,7 +239,7 @@ impl Target<'_> {
         for (rb, &(address, row_inside)) in rows.iter().enumerate() {
             for &(nb, i) in groups.iter().flatten() {
                 let column = self.columns.line(l, 2 * nb + i);
-                let there = (inside[1] != Word::Known(self.size[1] as i32) || self.size[1] % 8 != 0)
+                let there = (inside[1] != Word::Known(self.size[1] as i32) || !self.size[1].is_multiple_of(8))
                     .then(|| def!(l, Pred, "setp.lt.s32", "{column}, {}", inside[1]));
                 let there = both(l, row_inside, there);
                 let column = Word::Reg(column).widen(l);
@@ -311,7 +312,7 @@ impl Target<'_> {
             all = both(l, all, Some(aligned));
         }
         match inside {
-            Word::Known(n) if n as u32 % width == 0 => {}
+            Word::Known(n) if (n as u32).is_multiple_of(width) => {}
             Word::Known(_) => return None,
             Word::Reg(inside) => {
                 let rest = def!(l, B32, "and.b32", "{inside}, {}", width - 1);

@@ -98,8 +98,8 @@ impl Lower<'_> {
     /// The element number of (x, y) in a region.
     fn element_number(&mut self, region: &Region, place: [Reg; 2]) -> Wide {
         let mut index = region.first;
-        for d in 0..2 {
-            let at = Word::Reg(place[d]).widen(self);
+        for (d, at) in place.into_iter().enumerate() {
+            let at = Word::Reg(at).widen(self);
             let offset = at.mul(self, region.strides[d]);
             index = index.add(self, offset);
         }
@@ -123,8 +123,8 @@ impl Lower<'_> {
             return value;
         };
         let mut offset = Wide::Known(0);
-        for d in 0..2 {
-            let at = Word::Reg(place[d]).widen(self);
+        for (d, at) in place.into_iter().enumerate() {
+            let at = Word::Reg(at).widen(self);
             let at = region.origin[d].add(self, at);
             let block = scales.block[d];
             let at = match at {

@@ -162,7 +162,7 @@ impl Lower<'_> {
     }
 
     /// The address of this block's room for two tensor maps.
-    pub(super) fn staged_workspace(&mut self) -> Reg {
+    pub fn staged_workspace(&mut self) -> Reg {
         let bytes = 2 * MAP_BYTES;
         self.workspace_bytes = self.workspace_bytes.max(bytes);
         let (block, part, size) = (self.reg(Class::B32), self.reg(Class::B32), self.reg(Class::B32));

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use anymetal_ir::{ArgumentId, Op, TensorField, TensorSpec, ValueId};
+use anymetal_ir::{ArgumentId, Const, Op, Scalar, TensorField, TensorSpec, ValueId};
 
 use crate::abi;
 use crate::lower::check::Fault;
@@ -48,6 +48,15 @@ impl<'k> Lower<'k> {
     }
 
     pub fn tensor_query(&mut self, to: ValueId, handle: ValueId, spec: &TensorSpec, field: TensorField) -> Result {
+        // Elements of a bound tensor's rows follow one another: no other descriptor is accepted.
+        if field == TensorField::Stride(0) {
+            let constant = Const {
+                ty: Scalar::I64,
+                bits: 1,
+            };
+            self.constants[to.index()] = Some(constant);
+            return self.const_(to, constant);
+        }
         if let Some(&argument) = self.handles.arguments.get(&handle) {
             return self.query_argument(to, argument, spec, field);
         }
