@@ -4,7 +4,7 @@
 //   kernel name   quantised_linear_{int4,mxint4,mxfp4,mxfp8,mxfp8_e5m2}_{f16,f32}{,_64}
 //                 the second type is Y's; _64 has tiles of 64 columns, which keep a GPU's cores busy where N is not large
 //   grid          threadgroups (ceil(N / 128), ceil(M / 16), 1), or (ceil(N / 64), …)
-//   threads       128: four SIMD-groups share a tile; 256, eight, with _64
+//   threads       128: four SIMD-groups share a tile; 512, sixteen, with _64
 //
 //   buffer 0      X [M, K], half
 //   buffer 1      W [N, K]: packed elements, each row without gaps (K is a multiple of 32)
@@ -72,8 +72,8 @@ template <typename W, typename Y, bool SCALED, int TILE_N, int GROUPS>
 #define QUANTISED_LINEAR(name, W, SCALED)                                   \
     INSTANTIATE("quantised_linear_" name "_f16", W, half, SCALED, 128, 4)   \
     INSTANTIATE("quantised_linear_" name "_f32", W, float, SCALED, 128, 4)  \
-    INSTANTIATE("quantised_linear_" name "_f16_64", W, half, SCALED, 64, 8) \
-    INSTANTIATE("quantised_linear_" name "_f32_64", W, float, SCALED, 64, 8)
+    INSTANTIATE("quantised_linear_" name "_f16_64", W, half, SCALED, 64, 16) \
+    INSTANTIATE("quantised_linear_" name "_f32_64", W, float, SCALED, 64, 16)
 
 QUANTISED_LINEAR("int4", int4b_format, false)
 QUANTISED_LINEAR("mxint4", int4b_format, true)

@@ -215,7 +215,7 @@ impl Bench<'_> {
                         ],
                         bytes: ints(&[rows as i32, N as i32, N as i32]),
                         grid: [N / 64, 1, 1].into(),
-                        threads: 256.into(),
+                        threads: 512.into(),
                         exact: false,
                     })
                     .collect();

@@ -5,6 +5,7 @@
 // arg 1: buffer float[32] = zeros
 // grid: threads 32 1 1
 // threads: 32 1 1
+// only: cpu
 // fault: byte offset 70368744177664 of device 'x', which has 32 bytes
 
 #include <metal_stdlib>

@@ -1,7 +1,7 @@
 // Few rows by quantised weights with K a multiple of 128 (GPUs have a way of their own for it), in tiles of 64 columns and of 128; the last
 // tile overhangs.
 //
-// threads: 256 1 1
+// threads: 512 1 1
 // grid: threadgroups 3 1 1
 // expect 2: matmul(0, 1, transpose_right)
 // tolerance: abs 4e-3 rel 1e-5
@@ -72,6 +72,13 @@
 // arg 1: tensor char (1152, 150) = random(8, -128, 127)
 // arg 2: tensor float (150, 4) = zeros
 // tolerance: abs 1e-1 rel 1e-5
+// run: char, 12 rows, 8 SIMD-groups
+// kernel: linear_char_f32_64x8
+// threads: 256 1 1
+// arg 0: tensor half (1152, 12) = random(9)
+// arg 1: tensor char (1152, 150) = random(8, -128, 127)
+// arg 2: tensor float (150, 12) = zeros
+// tolerance: abs 1e-1 rel 1e-5
 
 #include "../../kernels/quantised_linear.metal"
 
@@ -92,11 +99,12 @@ using plain = tensor<device W, dextents<int, 2>, tensor_handle>;
 #define LINEAR(name, ...) \
     template [[host_name(name)]] [[kernel]] decltype(linear<__VA_ARGS__>) linear<__VA_ARGS__>;
 
-LINEAR("linear_mxfp8_f32_64", half, scaled<metal_fp8_e4m3_format>, float, 64, 8)
-LINEAR("linear_mxfp4_f32_64", half, scaled<metal_fp4_e2m1_format>, float, 64, 8)
+LINEAR("linear_mxfp8_f32_64", half, scaled<metal_fp8_e4m3_format>, float, 64, 16)
+LINEAR("linear_mxfp4_f32_64", half, scaled<metal_fp4_e2m1_format>, float, 64, 16)
 LINEAR("linear_mxfp4_f32_128", half, scaled<metal_fp4_e2m1_format>, float, 128, 4)
-LINEAR("linear_mxint4_f32_64", half, scaled<int4b_format>, float, 64, 8)
-LINEAR("linear_int4_f32_64", half, plain<int4b_format>, float, 64, 8)
+LINEAR("linear_mxint4_f32_64", half, scaled<int4b_format>, float, 64, 16)
+LINEAR("linear_int4_f32_64", half, plain<int4b_format>, float, 64, 16)
 LINEAR("linear_int4_f32_128", half, plain<int4b_format>, float, 128, 4)
-LINEAR("linear_uint4_bf16_64", bfloat, plain<uint4b_format>, float, 64, 8)
-LINEAR("linear_char_f32_64", half, plain<char>, float, 64, 8)
+LINEAR("linear_uint4_bf16_64", bfloat, plain<uint4b_format>, float, 64, 16)
+LINEAR("linear_char_f32_64", half, plain<char>, float, 64, 16)
+LINEAR("linear_char_f32_64x8", half, plain<char>, float, 64, 8)

@@ -21,7 +21,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     };
     // ANYMETAL_DEVICE=cpu|cuda|cuda:N
     let device = std::env::var("ANYMETAL_DEVICE").unwrap_or_else(|_| "cpu".into());
-    let options = ModelOptions::new().placement(placement).device(Device::by_name(&device)?);
+    let options = ModelOptions::new()
+        .placement(placement)
+        .device(Device::by_name(&device)?);
     let model = options.trust(std::env::var("ANYMETAL_TRUST").is_ok()).load(model)?;
     println!("load {:.1} ms", start.elapsed().as_secs_f64() * 1e3);
     let function = model.function(&model.function_names()[0])?;
@@ -61,13 +63,6 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             step.count,
             step.name
         );
-    }
-    // ANYMETAL_KERNELS=FOLDER keeps the IR of the kernels that ran.
-    if let Ok(folder) = std::env::var("ANYMETAL_KERNELS") {
-        for (i, (label, kernel)) in function.kernels(&inputs)?.iter().enumerate() {
-            let name: String = label.chars().map(|c| if c.is_alphanumeric() { c } else { '_' }).collect();
-            std::fs::write(format!("{folder}/{i:02}_{name}.ir"), kernel.to_string())?;
-        }
     }
     match function.plan_summary(&inputs)? {
         Some(Err(why)) => println!("not planned: {why}"),

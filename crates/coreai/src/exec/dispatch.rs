@@ -111,7 +111,7 @@ impl Dispatcher {
 
     /// A kernel that was generated, compiled once.
     pub fn generated_pipeline(&self, kernel: Kernel) -> Result<Pipeline, OpError> {
-        self.from_ir(kernel, &ExecutionOptions::default())
+        self.pipeline_of(kernel, &ExecutionOptions::default())
     }
 
     /// The pipeline for threadgroups of exactly so many threads. A GPU's compiler gives their threads more registers than those of the
@@ -123,10 +123,10 @@ impl Dispatcher {
         }
         let mut kernel = (**pipeline.ir()).clone();
         kernel.max_threads = Some(threads as u32);
-        self.from_ir(kernel, &ExecutionOptions::default().with_checked(asset && !self.trust))
+        self.pipeline_of(kernel, &ExecutionOptions::default().with_checked(asset && !self.trust))
     }
 
-    fn from_ir(&self, kernel: Kernel, execution: &ExecutionOptions) -> Result<Pipeline, OpError> {
+    fn pipeline_of(&self, kernel: Kernel, execution: &ExecutionOptions) -> Result<Pipeline, OpError> {
         let text = format!("{execution:?}\n{}", anymetal::ir::print(&kernel));
         let mut known = self.generated.lock().unwrap_or_else(|e| e.into_inner());
         if let Some(found) = known.get(&text) {
@@ -170,7 +170,13 @@ impl Dispatcher {
         let terms = Array::from_values(&[all.len()], all)?;
         let kept = layers.iter().flat_map(|(w, bias)| std::iter::once(*w).chain(*bias));
         let of = kept.cloned().collect();
-        known.insert(key, Terms { _of: of, terms: terms.clone() });
+        known.insert(
+            key,
+            Terms {
+                _of: of,
+                terms: terms.clone(),
+            },
+        );
         Ok(terms)
     }
 

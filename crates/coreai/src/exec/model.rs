@@ -6,7 +6,6 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use anymetal::Device;
-use anymetal::ir::Kernel;
 
 use crate::array::Array;
 use crate::asset::{Asset, Metadata, OpenOptions};
@@ -16,7 +15,7 @@ use crate::program::{Detail, Graph, Program, ValueType, dims_text};
 
 use super::device::{Failure, Prepared};
 use super::dispatch::Dispatcher;
-use super::plan::{Plan, PlanSummary, Source, StepOp, StepTime};
+use super::plan::{Plan, PlanSummary, Source, StepOp, StepTime, Timer};
 use super::walk::{Folded, Walk};
 
 /// Plans that a function keeps, the oldest goes first.
@@ -331,19 +330,6 @@ impl Function {
         }))
     }
 
-    /// The kernels that a planned call with these inputs runs on the device, each once, with what it is for. Empty before the first
-    /// call, and where the plan runs step by step.
-    pub fn kernels(&self, inputs: &[(&str, Array)]) -> Result<Vec<(String, Arc<Kernel>)>, RunError> {
-        let ordered = check_inputs(&self.inputs(), inputs)?;
-        Ok(match self.cached(&self.key(&ordered, &[])) {
-            Some(Cached::Plan(plan)) => match &plan.1 {
-                Some(Ok(prepared)) => prepared.kernels(),
-                _ => Vec::new(),
-            },
-            _ => Vec::new(),
-        })
-    }
-
     fn key(&self, inputs: &[Array], states: &[Array]) -> PlanKey {
         (
             self.graph,
@@ -447,7 +433,7 @@ impl Function {
         planned: &(Plan, OnDevice),
         inputs: &[Array],
         states: &mut [Array],
-        timed: Option<&mut dyn FnMut(&str, Duration)>,
+        timed: Option<Timer<'_>>,
     ) -> Result<Vec<Array>, RunError> {
         let (plan, prepared) = planned;
         match prepared {
@@ -463,7 +449,7 @@ impl Function {
         plan: &Plan,
         inputs: &[Array],
         states: &mut [Array],
-        mut timed: Option<&mut dyn FnMut(&str, Duration)>,
+        mut timed: Option<Timer<'_>>,
     ) -> Result<Vec<Array>, RunError> {
         let mut slots: Vec<Option<Array>> = vec![None; plan.slots.len()];
         for (&slot, array) in plan.inputs.iter().zip(inputs) {

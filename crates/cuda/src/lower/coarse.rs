@@ -8,11 +8,12 @@
 use std::collections::{HashMap, HashSet};
 
 use anymetal_ir::passes::Effects;
-use anymetal_ir::{AddressSpace, BinaryOp, Builtin, Const, Inst, Kernel, Op, Scalar, Type, ValueId};
+use anymetal_ir::{AddressSpace, Builtin, Const, Inst, Kernel, Op, Scalar, Type, ValueId};
 
 use super::memory::AddressForms;
 use super::{Lower, Result};
 use crate::abi;
+use crate::prepare::growth;
 use crate::ptx::{Class, Reg};
 use crate::{emit, ptx};
 
@@ -122,64 +123,14 @@ fn bytes_of(kernel: &Kernel, op: &Op) -> Option<(ValueId, u32)> {
     }
 }
 
-/// By how much each value grows with `x`; absent where that is not known or not constant.
-fn growth(kernel: &Kernel, effects: &Effects, unaliased: bool, insts: &[&Inst]) -> HashMap<ValueId, i64> {
-    let mut known: HashMap<ValueId, i64> = HashMap::new();
-    let mut constants: HashMap<ValueId, i64> = HashMap::new();
-    for inst in insts {
-        let of = |value: &ValueId| known.get(value).copied();
-        let mut fixed = inst.op.is_pure();
-        if let Op::Load { pointer, .. } = inst.op {
-            fixed = unaliased && effects.reads_constant_memory(kernel, pointer);
-        }
-        inst.op.for_each_operand(|value| fixed &= of(&value) == Some(0));
-        let long = inst.count == 1
-            && kernel
-                .ty(inst.first)
-                .scalar()
-                .is_some_and(|ty| ty.is_integer() && ty.bits() == 64);
-        let result = match &inst.op {
-            Op::Builtin(Builtin::ThreadPositionInGrid(0)) => Some(1),
-            _ if fixed => Some(0),
-            // 32-bit sums may wrap around between neighbours; the position itself does not.
-            Op::Convert { operand, to, .. } if to.is_integer() && to.bits() >= 32 => of(operand),
-            Op::Bitcast { operand, to } if to.scalar().is_some_and(|to| to.is_integer() && to.bits() >= 32) => {
-                of(operand)
-            }
-            Op::Binary { op, lhs, rhs, .. } if long => match (op, of(lhs), of(rhs)) {
-                (BinaryOp::Add, Some(a), Some(b)) => a.checked_add(b),
-                (BinaryOp::Sub, Some(a), Some(b)) => a.checked_sub(b),
-                (BinaryOp::Mul, Some(a), Some(0)) => constants.get(rhs).and_then(|&c| a.checked_mul(c)),
-                (BinaryOp::Mul, Some(0), Some(b)) => constants.get(lhs).and_then(|&c| b.checked_mul(c)),
-                (BinaryOp::Shl, Some(a), Some(0)) => constants
-                    .get(rhs)
-                    .filter(|&&c| (0..32).contains(&c))
-                    .and_then(|&c| a.checked_mul(1 << c)),
-                _ => None,
-            },
-            Op::PointerOffset { pointer, offset } => match (of(pointer), of(offset)) {
-                (Some(a), Some(b)) => a.checked_add(b),
-                _ => None,
-            },
-            _ => None,
-        };
-        if let Op::Const(c) = inst.op {
-            constants.insert(inst.first, c.bits as i64);
-        }
-        if let Some(result) = result {
-            known.extend(inst.results().map(|value| (value, result)));
-        }
-    }
-    known
-}
-
 /// How a kernel can be run by fewer hardware threads, if it can.
 pub(crate) fn plan<'k>(kernel: &'k Kernel, effects: &Effects, unaliased: bool) -> Option<Coarse<'k>> {
     let (insts, guard) = straight(kernel)?;
     if !insts.iter().all(|inst| allowed(kernel, &inst.op)) {
         return None;
     }
-    let growth = growth(kernel, effects, unaliased, &insts);
+    let is_position = |op: &Op| matches!(op, Op::Builtin(Builtin::ThreadPositionInGrid(0)));
+    let growth = growth(kernel, effects, unaliased, &insts, &HashMap::new(), &is_position);
     let before = guard.map_or(0, |(at, ..)| at);
     let invariant: HashSet<ValueId> = growth
         .iter()

@@ -457,9 +457,14 @@ impl<'k> Lower<'k> {
             ".version {major}.{minor}\n.target {}\n.address_size 64\n\n.extern .shared .align 1024 .b8 smem[];\n{}\n",
             self.options.target, self.module_declarations
         );
+        // Where the number of threads is known, the assembler spills less to make room for more of them. Products through shared memory
+        // are made for the registers that they get without knowing it.
+        let known = required == Some(threads) || self.options.whole && self.options.threads == threads;
+        let exact = known && self.staging_bytes == 0;
         text.push_str(&format!(
-            ".visible .entry {entry}(\n\t.param .align 64 .b8 args[{}]\n)\n.maxntid {}\n{}{{\n{}",
+            ".visible .entry {entry}(\n\t.param .align 64 .b8 args[{}]\n)\n.{} {}\n{}{{\n{}",
             self.parameters.size,
+            if exact { "reqntid" } else { "maxntid" },
             threads.next_multiple_of(32) + self.hidden_threads,
             match self.min_blocks {
                 0 => String::new(),

@@ -2,6 +2,8 @@
 //! memory traffic in flight in each thread.
 
 mod copy;
+mod growth;
+mod rows;
 mod shape;
 mod strided;
 
@@ -9,6 +11,7 @@ use anymetal_ir::Kernel;
 
 use crate::PtxOptions;
 
+pub(crate) use growth::growth;
 pub(crate) use shape::asks_for_sizes;
 
 /// The kernel as it is lowered. Arguments, memory objects and locations keep their ids.
@@ -19,7 +22,7 @@ pub(crate) fn prepare(kernel: &Kernel, options: &PtxOptions) -> Kernel {
     }
     // Checked code is slow for other reasons, and its order of accesses is the source's.
     if !options.checked {
-        strided::run(&mut kernel, options.unaliased);
+        strided::run(&mut kernel, options);
     }
     debug_assert_eq!(anymetal_ir::verify(&kernel), Ok(()));
     kernel

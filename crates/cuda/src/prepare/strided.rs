@@ -13,6 +13,8 @@ use anymetal_ir::{
 };
 
 use super::copy::{self, Names};
+use super::rows::Rows;
+use crate::PtxOptions;
 
 /// Bytes that each thread should have in flight of one array.
 const BYTES: u32 = 16;
@@ -22,8 +24,12 @@ const MAX_STEPS: usize = 8;
 const MAX_SIZE: usize = 320;
 
 /// Does it to all loops that qualify.
-pub(super) fn run(kernel: &mut Kernel, unaliased: bool) {
+pub(super) fn run(kernel: &mut Kernel, options: &PtxOptions) {
     let effects = Effects::of(kernel);
+    let whole = options
+        .shape
+        .is_some_and(|shape| shape.iter().product::<u32>().is_multiple_of(32));
+    let rows = (whole && options.unaliased).then(|| Rows::of(kernel, &effects));
     let mut constants = HashMap::new();
     kernel.body.for_each_inst(&mut |inst| {
         if let Op::Const(value) = inst.op {
@@ -35,33 +41,39 @@ pub(super) fn run(kernel: &mut Kernel, unaliased: bool) {
         kernel,
         effects,
         constants,
-        unaliased,
+        unaliased: options.unaliased,
+        rows,
+        next_control: 0,
     }
     .block(&mut body);
     kernel.body = body;
 }
 
-struct Pass<'a> {
-    kernel: &'a mut Kernel,
-    effects: Effects,
-    constants: HashMap<ValueId, Const>,
-    unaliased: bool,
+pub(super) struct Pass<'a> {
+    pub kernel: &'a mut Kernel,
+    pub effects: Effects,
+    pub constants: HashMap<ValueId, Const>,
+    pub unaliased: bool,
+    /// Where whole SIMD-groups may share out the elements of a row anew.
+    pub rows: Option<Rows>,
+    /// Number of the next operation with blocks, as the uniformity analysis counts.
+    next_control: usize,
 }
 
 /// A loop that counts.
-struct Counting {
+pub(super) struct Counting {
     /// Position of the test in the body.
-    test: usize,
-    counter: LocalId,
-    ty: Scalar,
-    bound: ValueId,
+    pub test: usize,
+    pub counter: LocalId,
+    pub ty: Scalar,
+    pub bound: ValueId,
     /// `i ≤ bound` goes on too.
-    inclusive: bool,
-    step: Step,
+    pub inclusive: bool,
+    pub step: Step,
 }
 
 #[derive(Clone, Copy)]
-enum Step {
+pub(super) enum Step {
     /// Known.
     Const(Const),
     /// A value from outside the loop.
@@ -72,10 +84,15 @@ impl Pass<'_> {
     fn block(&mut self, block: &mut Block) {
         let insts = std::mem::take(&mut block.insts);
         for mut inst in insts {
+            let control = self.next_control;
+            self.next_control += usize::from(inst.op.is_structured());
             for inner in inst.op.blocks_mut().into_iter().flatten() {
                 self.block(inner);
             }
             if let Some(main) = self.several_steps(&inst) {
+                if let Some(vectors) = self.by_vectors(&block.insts, &inst, control) {
+                    block.insts.extend(vectors);
+                }
                 block.insts.extend(main);
                 if let Op::Loop { unroll, .. } = &mut inst.op {
                     // Few steps are left.
@@ -209,7 +226,7 @@ impl Pass<'_> {
         Some(out)
     }
 
-    fn number(&mut self, out: &mut Vec<Inst>, at: LocationId, number: u64) -> ValueId {
+    pub fn number(&mut self, out: &mut Vec<Inst>, at: LocationId, number: u64) -> ValueId {
         let c = Const {
             ty: Scalar::I64,
             bits: number,
@@ -217,7 +234,7 @@ impl Pass<'_> {
         copy::emit(self.kernel, out, at, Op::Const(c), Type::Scalar(Scalar::I64))
     }
 
-    fn binary(
+    pub fn binary(
         &mut self,
         out: &mut Vec<Inst>,
         at: LocationId,
@@ -230,13 +247,20 @@ impl Pass<'_> {
         copy::emit(self.kernel, out, at, Op::Binary { op, lhs, rhs, mode }, ty)
     }
 
-    fn compare(&mut self, out: &mut Vec<Inst>, at: LocationId, op: CompareOp, lhs: ValueId, rhs: ValueId) -> ValueId {
+    pub fn compare(
+        &mut self,
+        out: &mut Vec<Inst>,
+        at: LocationId,
+        op: CompareOp,
+        lhs: ValueId,
+        rhs: ValueId,
+    ) -> ValueId {
         let op = Op::Compare { op, lhs, rhs };
         copy::emit(self.kernel, out, at, op, Type::Scalar(Scalar::Bool))
     }
 
     /// An integer as `i64`.
-    fn widen(&mut self, out: &mut Vec<Inst>, at: LocationId, value: ValueId) -> ValueId {
+    pub fn widen(&mut self, out: &mut Vec<Inst>, at: LocationId, value: ValueId) -> ValueId {
         let op = Op::Convert {
             operand: value,
             to: Scalar::I64,
@@ -246,7 +270,7 @@ impl Pass<'_> {
     }
 
     /// Recognises `while (i < bound) { …; i += step; }` with integers of up to 32 bits.
-    fn counting(&self, body: &Block, latch: &Block) -> Option<Counting> {
+    pub fn counting(&self, body: &Block, latch: &Block) -> Option<Counting> {
         let test = body
             .insts
             .iter()

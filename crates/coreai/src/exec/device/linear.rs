@@ -168,14 +168,13 @@ impl Build<'_> {
         let constants: Vec<(&Array, Option<&Array>)> = layers.iter().map(|l| (&l.w, l.bias.as_ref())).collect();
         let terms = self.dispatcher.split_weights(&constants)?;
         let left = self.split_rows(&step.inputs[0], m, k)?;
-        let launch = library::wide_matmul_launch(
-            self.dispatcher,
-            ElementType::BF16,
-            [m, n, split_width(k)],
-            layers.len(),
-        )?;
+        let launch =
+            library::wide_matmul_launch(self.dispatcher, ElementType::BF16, [m, n, split_width(k)], layers.len())?;
         let to = self.memory(ElementType::F32, &[layers.len(), m, n])?;
-        let binds = [Bind::Buffer(Source::Memory(left, 0)), Bind::Buffer(Source::Constant(terms))];
+        let binds = [
+            Bind::Buffer(Source::Memory(left, 0)),
+            Bind::Buffer(Source::Constant(terms)),
+        ];
         self.multiply(launch, binds, to);
         for (i, layer) in layers.iter().enumerate() {
             let shape = self.plan.slots[layer.slot as usize].shape.clone();
@@ -205,7 +204,10 @@ impl Build<'_> {
             && self.plan.steps.iter().any(|step| {
                 matches!(step.op, StepOp::Native(Native::Linear { .. }))
                     && matches!(step.inputs.first(), Some(plan::Source::Slot(x)) if *x == slot)
-                    && matches!(step.inputs.get(1), Some(plan::Source::Const(_) | plan::Source::Transposed(_)))
+                    && matches!(
+                        step.inputs.get(1),
+                        Some(plan::Source::Const(_) | plan::Source::Transposed(_))
+                    )
             })
     }
 

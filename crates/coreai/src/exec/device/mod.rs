@@ -8,6 +8,7 @@
 mod build;
 mod linear;
 mod memory;
+mod native;
 mod run;
 
 use anymetal::Pipeline;

@@ -1,9 +1,8 @@
 //! Binding a plan to buffers, and running it.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use anymetal::ir::Kernel;
 use anymetal::{Buffer, CommandEncoder, Graph, Tensor};
 
 use crate::array::{Array, checked_len};
@@ -11,7 +10,7 @@ use crate::bytecode::ElementType;
 use crate::error::OpError;
 use crate::exec::dispatch::Dispatcher;
 use crate::exec::kernel::tensor;
-use crate::exec::plan::Plan;
+use crate::exec::plan::{Plan, Timer};
 
 use super::{Action, Bind, DevicePlan, Dispatch, MemoryId, Site, Source, What, build, memory};
 
@@ -74,27 +73,13 @@ impl Prepared {
         counts.into_iter().collect()
     }
 
-    /// The kernels, each once, with what the first dispatch of it is for.
-    pub fn kernels(&self) -> Vec<(String, Arc<Kernel>)> {
-        let mut out: Vec<(String, Arc<Kernel>)> = Vec::new();
-        for action in &self.plan.actions {
-            if let What::Dispatch(dispatch) = &action.what {
-                let kernel = dispatch.pipeline.ir();
-                if !out.iter().any(|(_, known)| Arc::ptr_eq(known, kernel)) {
-                    out.push((dispatch.label.clone(), kernel.clone()));
-                }
-            }
-        }
-        out
-    }
-
     /// Runs the plan.
     pub fn run(
         &self,
         dispatcher: &Dispatcher,
         inputs: &[Array],
         states: &mut [Array],
-        timed: Option<&mut dyn FnMut(&str, Duration)>,
+        timed: Option<Timer<'_>>,
     ) -> Result<Vec<Array>, Failure> {
         let last = self.plan.actions.last().map_or(0, |a| a.step);
         let general = |error| Failure { step: last, error };
@@ -159,7 +144,12 @@ impl Prepared {
         Ok(())
     }
 
-    fn buffer(&self, instance: &Instance, dispatcher: &Dispatcher, source: &Source) -> Result<(Buffer, usize), OpError> {
+    fn buffer(
+        &self,
+        instance: &Instance,
+        dispatcher: &Dispatcher,
+        source: &Source,
+    ) -> Result<(Buffer, usize), OpError> {
         match source {
             Source::Memory(id, start) => Ok((self.of(instance, *id).clone(), *start)),
             Source::Constant(array) => Ok((dispatcher.constant_buffer(array)?, 0)),
@@ -196,7 +186,7 @@ impl Prepared {
         dispatcher: &Dispatcher,
         inputs: &[Array],
         states: &mut [Array],
-        mut timed: Option<&mut dyn FnMut(&str, Duration)>,
+        mut timed: Option<Timer<'_>>,
     ) -> Result<Vec<Array>, Failure> {
         let first = |error| Failure { step: 0, error };
         for (&id, array) in self.plan.inputs.iter().zip(inputs) {

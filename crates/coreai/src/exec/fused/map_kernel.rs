@@ -158,7 +158,12 @@ pub(super) fn split(
     let (one, zero) = (e.f32(1.0), e.f32(0.0));
     let by = e.int((2 * k + values.len()) as i64);
     let at = e.bin(BinaryOp::Add, start, by);
-    e.store_to(argument, ElementType::BF16, at, &[one, one, one, zero, zero, zero, zero, zero])?;
+    e.store_to(
+        argument,
+        ElementType::BF16,
+        at,
+        &[one, one, one, zero, zero, zero, zero, zero],
+    )?;
     let then = e.b.pop_block();
     e.b.if_(ends, then, Default::default());
     Some(())

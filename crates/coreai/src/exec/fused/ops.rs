@@ -142,10 +142,10 @@ pub(crate) fn lower(
             let fill = operands.get(2)?.over(shape);
             let mut forms = Vec::new();
             let mut tests = Vec::new();
-            for d in 0..rank {
+            for (d, (&from, &to)) in x.shape.iter().zip(shape).enumerate() {
                 let form = Affine::index(d, rank, 1, -padding.get(2 * d).copied()?);
-                if x.shape[d] != shape[d] {
-                    tests.push((form.clone(), x.shape[d] as i64));
+                if from != to {
+                    tests.push((form.clone(), from as i64));
                 }
                 forms.push(form);
             }

@@ -127,20 +127,18 @@ impl<'k> Lower<'k> {
         self.release(feed, &feed.rings[0], feed.iteration, None);
     }
 
-    /// Before the first use of the sums in the body: the products of the last iteration are done. The next scores are under way where the left operand
-    /// is made of these ones alone.
+    /// Before the first use of the sums in the body: the products of the last iteration are done. Where the left operand is made of the scores alone,
+    /// the next ones are issued, so that the tensor cores have work while the body is busy with the sums.
     pub(super) fn merged_settle(&mut self, pipeline: &Pipeline<'k>) -> Result {
         let feed = &pipeline.feed;
         // The branch of this keeps what comes before the wait there: else it would be moved behind it, and overlap with nothing.
         self.bring(pipeline, 0, 2)?;
+        ptx!(self, "wgmma.wait_group.sync.aligned 0");
         if pipeline.plan.conversion.is_some() {
-            pipeline
-                .left
-                .replace(self.left_fragments(&pipeline.plan, pipeline.plan.first.destination));
+            // Not before the wait: these registers are those that the last product still reads.
+            let left = self.left_fragments(&pipeline.plan, pipeline.plan.first.destination);
+            pipeline.left.replace(left);
             self.next_scores(pipeline)?;
-            ptx!(self, "wgmma.wait_group.sync.aligned 1");
-        } else {
-            ptx!(self, "wgmma.wait_group.sync.aligned 0");
         }
         let before = emit!(self, B32, "add.u32", feed.iteration, -1);
         let later = emit!(self, Pred, "setp.ne.u32", feed.iteration, 0);
@@ -180,8 +178,8 @@ impl<'k> Lower<'k> {
         self.wait_full(feed, &feed.rings[0], next);
         ptx!(self, "wgmma.fence.sync.aligned");
         self.multiply_scores(plan, feed, next);
-        self.writer.place(none);
         ptx!(self, "wgmma.commit_group.sync.aligned");
+        self.writer.place(none);
         Ok(())
     }
 

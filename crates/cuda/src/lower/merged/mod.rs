@@ -7,8 +7,8 @@
 //! ```text
 //! before the loop   scores = Q·K₀
 //! iteration i       what the body does with the scores, while sums += P·Vᵢ₋₁ still runs
-//!                   P becomes registers of 16 bits; issue scores = Q·Kᵢ₊₁
-//!                   wait for the sums; what the body does with them
+//!                   wait for the sums; P becomes registers of 16 bits; issue scores = Q·Kᵢ₊₁
+//!                   what the body does with the sums
 //!                   issue sums += P·Vᵢ; wait for the scores
 //! ```
 //!
@@ -19,6 +19,8 @@ mod feed;
 mod issue;
 mod plain;
 mod plan;
+#[cfg(test)]
+mod tests;
 
 use std::cell::RefCell;
 

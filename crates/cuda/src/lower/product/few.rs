@@ -19,8 +19,8 @@ use crate::lower::{Lower, Result};
 use crate::ptx;
 use crate::ptx::{Class, Reg};
 
-/// Columns that a SIMD-group takes at most.
-const COLUMNS: u32 = 64;
+/// Columns that a SIMD-group takes at most: few, so that many SIMD-groups hide each other's latencies.
+const COLUMNS: u32 = 32;
 /// Elements along K that share a scale, and that a lane's row has a run of.
 const BLOCK: u32 = 32;
 /// Blocks of K in a window.
@@ -381,26 +381,27 @@ impl Lower<'_> {
             self.few_copy(cut, &cursor, load_stage, to_load);
         }
         let x: Vec<Reg> = (0..row_blocks * BLOCKS * 4).map(|_| self.reg(Class::B32)).collect();
-        let next: Vec<Reg> = (0..row_blocks * BLOCKS * 4).map(|_| self.reg(Class::B32)).collect();
-        self.few_activation(cut, &cursor, &x);
         let stage = self.u32(0);
-        let (again, last) = (self.writer.label(), self.writer.label());
+        let again = self.writer.label();
         self.writer.place(again);
+        // Of two row blocks there is no room for all of a window.
+        if row_blocks == 1 {
+            for block in 0..BLOCKS {
+                self.few_activation(&cursor, block, &x);
+            }
+        }
         ptx!(self, "cp.async.wait_group {}", cut.stages - 2);
         // Every lane's copies are there, and every lane is done with the stage that is filled next.
         ptx!(self, "bar.warp.sync 0xffffffff");
         self.few_copy(cut, &cursor, load_stage, to_load);
-        ptx!(self, "sub.s32 {left}, {left}, 1");
-        let none = def!(self, Pred, "setp.eq.s32", "{left}, 0");
-        branch_if(self, none, last);
-        self.few_activation(cut, &cursor, &next);
-        self.writer.place(last);
         self.few_multiply(cut, &cursor, stage, &x, &sums, row_blocks, range);
-        for (x, next) in x.iter().zip(&next) {
-            ptx!(self, "mov.b32 {x}, {next}");
+        for &address in &cursor.activation {
+            step(self, address, Wide::Known((2 * cut.splits * WINDOW).into()));
         }
         self.few_next_stage(cut, stage);
-        branch_unless(self, none, again);
+        ptx!(self, "sub.s32 {left}, {left}, 1");
+        let more = def!(self, Pred, "setp.gt.s32", "{left}, 0");
+        branch_if(self, more, again);
         self.writer.place(finished);
         ptx!(self, "cp.async.wait_all");
         // The sums take the place of the rings.
@@ -582,20 +583,16 @@ impl Lower<'_> {
         ptx!(self, "selp.b32 {stage}, 0, {stage}, {end}");
     }
 
-    /// Loads the activation's elements of a window and moves on.
-    fn few_activation(&mut self, cut: &Cut, cursor: &Cursor, to: &[Reg]) {
-        let mut to = to.chunks(4);
-        for &address in &cursor.activation {
-            for block in 0..BLOCKS {
-                if let Some([a, b, c, d]) = to.next() {
-                    ptx!(
-                        self,
-                        "ld.global.v4.b32 {{{a}, {b}, {c}, {d}}}, [{address}+{}]",
-                        2 * BLOCK * block
-                    );
-                }
+    /// Loads the activation's elements of a block of a window.
+    fn few_activation(&mut self, cursor: &Cursor, block: u32, to: &[Reg]) {
+        for (nb, &address) in cursor.activation.iter().enumerate() {
+            if let [a, b, c, d, ..] = to[4 * (nb * BLOCKS as usize + block as usize)..] {
+                ptx!(
+                    self,
+                    "ld.global.v4.b32 {{{a}, {b}, {c}, {d}}}, [{address}+{}]",
+                    2 * BLOCK * block
+                );
             }
-            step(self, address, Wide::Known((2 * cut.splits * WINDOW).into()));
         }
     }
 
@@ -625,6 +622,9 @@ impl Lower<'_> {
             Vec::new()
         };
         for block in 0..BLOCKS {
+            if row_blocks > 1 {
+                self.few_activation(cursor, block, x);
+            }
             let activation: Vec<Vec<Reg>> = (0..row_blocks)
                 .map(|nb| {
                     let w = &x[(4 * (nb * BLOCKS + block)) as usize..][..4];

@@ -8,6 +8,9 @@ use super::engine::{Engine, Source, put};
 use super::plan::{LINE, MAP_BYTES, Side};
 use crate::ptx::{Class, Reg};
 
+/// Stages that threads copy before bulk copies can begin.
+const AHEAD: u32 = 2;
+
 impl Engine<'_> {
     /// Initialises the barriers of the pipeline; every warp arrives once at an empty stage.
     fn make_barriers(&mut self) {
@@ -178,6 +181,11 @@ impl Engine<'_> {
         let steps = self.steps(left.depth);
         self.barrier();
         self.make_barriers();
+        // While the tensor maps are made, the first stages come by other means.
+        let ahead = if plan.reordered() { 0 } else { AHEAD.min(stages) };
+        if ahead > 0 {
+            self.fill_first([left, right], ahead);
+        }
         self.make_maps(left, right, workspace);
         self.barrier();
         let (elected, lane) = (self.p(), self.r());
@@ -192,7 +200,19 @@ impl Engine<'_> {
         put!(self, "mad.wide.u32 {map}, {}, {MAP_BYTES}, {workspace}", self.warp);
         put!(self, "fence.proxy.tensormap::generic.acquire.gpu [{map}], {MAP_BYTES}");
         for stage in 0..stages {
-            let (past, k, address, barrier) = (self.p(), self.r(), self.r(), self.r());
+            let barrier = self.r();
+            put!(
+                self,
+                "add.u32 {barrier}, {}, {}",
+                self.shared,
+                plan.barriers() + 8 * stage
+            );
+            if stage < ahead {
+                // Nothing to wait for at the barrier.
+                put!(self, "mbarrier.arrive.shared.b64 _, [{barrier}]");
+                continue;
+            }
+            let (past, k, address) = (self.p(), self.r(), self.r());
             put!(self, "setp.le.u32 {past}, {steps}, {stage}");
             put!(self, "@{past} bra {fill_end}");
             put!(self, "mov.b32 {k}, {}", stage * plan.step());
@@ -201,12 +221,6 @@ impl Engine<'_> {
                 "add.u32 {address}, {}, {}",
                 self.shared,
                 stage * plan.stage_bytes()
-            );
-            put!(
-                self,
-                "add.u32 {barrier}, {}, {}",
-                self.shared,
-                plan.barriers() + 8 * stage
             );
             self.load_stage(map, address, barrier, k);
         }
@@ -233,6 +247,7 @@ impl Engine<'_> {
         let done = self.p();
         put!(self, "setp.ge.u32 {done}, {step}, {steps}");
         put!(self, "@{done} bra {end}");
+        self.wait_first(step, ahead);
         let barrier = self.r();
         put!(self, "mad.lo.u32 {barrier}, {stage}, 8, {}", self.shared);
         self.wait_barrier(barrier, plan.barriers(), parity);
@@ -289,7 +304,50 @@ impl Engine<'_> {
         put!(self, "bra.uni {top}");
         self.writer.place(end);
         self.wait_products(0);
+        if ahead > 0 {
+            put!(self, "cp.async.wait_group 0");
+        }
         self.drop_barriers();
+    }
+
+    /// Starts to copy the first stages by `cp.async`, a group for each.
+    fn fill_first(&mut self, sources: [&Source; 2], stages: u32) {
+        let copiers = [
+            self.copier(Side::Left, sources[0]),
+            self.copier(Side::Right, sources[1]),
+        ];
+        let filled = self.r();
+        put!(self, "mov.b32 {filled}, 0");
+        for stage in 0..stages {
+            let address = self.r();
+            put!(
+                self,
+                "add.u32 {address}, {}, {}",
+                self.shared,
+                stage * self.plan.stage_bytes()
+            );
+            self.fill(&[&copiers[0], &copiers[1]], address, filled);
+        }
+    }
+
+    /// Waits for the stage of one of the first steps, which threads copied: each for its own part, then all for each other.
+    fn wait_first(&mut self, step: Reg, stages: u32) {
+        if stages == 0 {
+            return;
+        }
+        let (later, end) = (self.p(), self.writer.label());
+        put!(self, "setp.ge.u32 {later}, {step}, {stages}");
+        put!(self, "@{later} bra {end}");
+        for stage in 0..stages {
+            let (other, next) = (self.p(), self.writer.label());
+            put!(self, "setp.ne.u32 {other}, {step}, {stage}");
+            put!(self, "@{other} bra {next}");
+            put!(self, "cp.async.wait_group {}", stages - 1 - stage);
+            self.writer.place(next);
+        }
+        put!(self, "fence.proxy.async.shared::cta");
+        self.barrier();
+        self.writer.place(end);
     }
 
     /// The next stage in the ring; its parity flips where the ring begins again.

@@ -98,7 +98,7 @@ impl Engine<'_> {
     }
 
     /// Copies one stage, whose shared address is in a register, and moves on by a step of K.
-    fn fill(&mut self, copiers: &[&Copier], stage: Reg, filled: Reg) {
+    pub(super) fn fill(&mut self, copiers: &[&Copier], stage: Reg, filled: Reg) {
         for copier in copiers {
             self.copy(copier, stage, filled);
         }
@@ -106,7 +106,7 @@ impl Engine<'_> {
         put!(self, "add.u32 {filled}, {filled}, {}", self.plan.step());
     }
 
-    fn copier(&mut self, side: Side, source: &Source) -> Copier {
+    pub(super) fn copier(&mut self, side: Side, source: &Source) -> Copier {
         let plan = self.plan;
         let (chunk, line, offset, swizzled) = (self.r(), self.r(), self.r(), self.r());
         put!(self, "and.b32 {chunk}, {}, 7", self.thread);
