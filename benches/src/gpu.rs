@@ -198,7 +198,7 @@ impl Bench<'_> {
             ("mxfp4", ElementFormat::Fp4E2M1),
             ("mxfp8", ElementFormat::Fp8E4M3),
         ] {
-            let kernel = format!("quantised_linear_{name}_f16");
+            let kernel = format!("quantised_linear_{name}_f16_64");
             let kernel = pipeline(self.device, "quantised_linear.metal", &kernel)?;
             let bytes = format.bytes_for(N * N);
             let matrices = WEIGHTS / bytes;
@@ -214,8 +214,8 @@ impl Bench<'_> {
                             (&y, 0),
                         ],
                         bytes: ints(&[rows as i32, N as i32, N as i32]),
-                        grid: [N / 128, 1, 1].into(),
-                        threads: 128.into(),
+                        grid: [N / 64, 1, 1].into(),
+                        threads: 512.into(),
                         exact: false,
                     })
                     .collect();
@@ -236,7 +236,7 @@ impl Bench<'_> {
                 let [q, k, v] = [1, 2, 3].map(|seed| self.filled(ElementFormat::BF16, count, seed));
                 let (q, k, v, o) = (q?, k?, v?, self.device.new_buffer(count * 2)?);
                 for causal in ["", "_causal"] {
-                    let kernel = library.pipeline(&format!("flash_attention_bf16_d{dim}{causal}"))?;
+                    let kernel = library.pipeline(&format!("flash_attention_bf16_d{dim}{causal}_x8"))?;
                     let mut bytes = ints(&[length as i32, length as i32, HEADS as i32, HEADS as i32, 0]);
                     bytes.extend((1.0 / (dim as f32).sqrt()).to_le_bytes());
                     bytes.extend([0u8; 12]);
@@ -244,8 +244,8 @@ impl Bench<'_> {
                         pipeline: &kernel,
                         buffers: vec![(&q, 0), (&k, 0), (&v, 0), (&o, 0)],
                         bytes,
-                        grid: [length / 64, HEADS, batch].into(),
-                        threads: 128.into(),
+                        grid: [length / 128, HEADS, batch].into(),
+                        threads: 256.into(),
                         exact: false,
                     };
                     let name = format!("attention_bf16{causal}");

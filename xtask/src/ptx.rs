@@ -25,6 +25,12 @@ pub fn check(environment: &Environment) -> Result<(), String> {
         command.arg("test").args(folders).args(["--ptx", chips, "--ptxas"]);
         print!("{}", run(command.arg(&assembler).current_dir(root()))?);
     }
+    // The kernels of a model: the asset's own, ours, and those that are generated for it.
+    let mut model = Command::new(anymetal());
+    model
+        .args(["run", "models/demo.aimodel", "--input", "ids=models/demo_ids.npy"])
+        .args(["--ptx", "sm_80,sm_90a,sm_100a,sm_120a", "--ptxas"]);
+    print!("{}", run(model.arg(&assembler).current_dir(root()))?);
     Ok(())
 }
 

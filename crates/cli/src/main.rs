@@ -81,6 +81,8 @@ enum ConfigCommand {
     Show(commands::config::ShowOptions),
 }
 
+// There is one of them in a process.
+#[allow(clippy::large_enum_variant)]
 #[derive(Subcommand)]
 enum Kernel {
     /// Runs one kernel on generated or given data

@@ -4,6 +4,7 @@
 
 use std::time::Instant;
 
+use anymetal::Device;
 use anymetal_coreai::{Array, ElementType, ModelOptions, Placement};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -18,7 +19,12 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         Ok("device") => Placement::Device,
         _ => Placement::Auto,
     };
-    let model = ModelOptions::new().placement(placement).load(model)?;
+    // ANYMETAL_DEVICE=cpu|cuda|cuda:N
+    let device = std::env::var("ANYMETAL_DEVICE").unwrap_or_else(|_| "cpu".into());
+    let options = ModelOptions::new()
+        .placement(placement)
+        .device(Device::by_name(&device)?);
+    let model = options.trust(std::env::var("ANYMETAL_TRUST").is_ok()).load(model)?;
     println!("load {:.1} ms", start.elapsed().as_secs_f64() * 1e3);
     let function = model.function(&model.function_names()[0])?;
     let mut inputs = Vec::new();
@@ -30,7 +36,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             None => {}
         }
     }
-    let mut best = f64::INFINITY;
+    let mut times = Vec::new();
     for round in 0..rounds.parse::<usize>()? {
         let start = Instant::now();
         let outputs = function.run(&inputs)?;
@@ -43,10 +49,13 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                 println!("largest difference {far:e} in {} values", b.len());
             }
         } else {
-            best = best.min(time);
+            times.push(time);
         }
     }
-    println!("best call {best:.2} ms");
+    times.sort_by(f64::total_cmp);
+    if let (Some(best), Some(median)) = (times.first(), times.get(times.len() / 2)) {
+        println!("best call {best:.3} ms, median {median:.3} ms");
+    }
     for step in function.profile(&inputs)? {
         println!(
             "{:9.3} ms {:5} {}",

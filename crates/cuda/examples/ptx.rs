@@ -1,4 +1,5 @@
-//! Prints the PTX of a kernel in the IR's text form: `ptx FILE.ir [TARGET] [checked] [THREADS]`, where all threadgroups have so many threads.
+//! Prints the PTX of a kernel in the IR's text form: `ptx FILE.ir [TARGET] [checked] [THREADS] [sized]`, where all threadgroups have so many
+//! threads; with `sized`, in one dimension.
 
 use std::error::Error;
 
@@ -8,7 +9,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments = std::env::args().skip(1);
     let path = arguments
         .next()
-        .ok_or("usage: ptx FILE.ir [TARGET] [checked] [THREADS]")?;
+        .ok_or("usage: ptx FILE.ir [TARGET] [checked] [THREADS] [sized]")?;
     let mut options = PtxOptions::default();
     for argument in arguments {
         match argument.as_str() {
@@ -17,6 +18,7 @@ fn main() -> Result<(), Box<dyn Error>> {
                 options.threads = number.parse()?;
                 options.whole = true;
             }
+            "sized" => options.shape = Some([options.threads, 1, 1]),
             target => options.target = target.parse()?,
         }
     }

@@ -29,6 +29,9 @@ pub const FAULT: u32 = 40;
 pub const HANDLES: u32 = 48;
 /// Offset of a `u32`: entries of that table.
 pub const HANDLE_COUNT: u32 = 56;
+/// Offset of a `u32`: the logarithm of the threads in `x` that a hardware thread runs, [`PtxModule::coarse_shift`](crate::PtxModule::coarse_shift)
+/// or 0.
+pub const COARSE_SHIFT: u32 = 60;
 /// Offset of the `u64` address of the workspace: [`PtxModule::workspace_bytes`](crate::PtxModule::workspace_bytes) for each block, by
 /// linear block index; 128-byte aligned.
 pub const WORKSPACE: u32 = 64;

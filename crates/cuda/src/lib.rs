@@ -8,6 +8,7 @@ pub mod driver;
 mod error;
 mod lower;
 mod options;
+mod prepare;
 pub mod ptx;
 
 pub use error::CompileError;
@@ -20,5 +21,5 @@ use anymetal_ir::Kernel;
 /// # Errors
 /// What this backend cannot run, with the source line.
 pub fn compile(kernel: &Kernel, options: &PtxOptions) -> Result<PtxModule, CompileError> {
-    lower::lower(kernel, options)
+    lower::lower(&prepare::prepare(kernel, options), options)
 }

@@ -97,6 +97,8 @@ pub struct PtxOptions {
     pub threads: u32,
     /// Every threadgroup of the launch has exactly so many threads.
     pub whole: bool,
+    /// The size of every threadgroup of the launch, where it is known to be the same for all: sizes become numbers in the code.
+    pub shape: Option<[u32; 3]>,
 }
 
 /// The values of [`PtxOptions::threads`]; each has its own number of registers for a thread.
@@ -120,6 +122,7 @@ impl Default for PtxOptions {
             unaliased: true,
             threads: 1024,
             whole: false,
+            shape: None,
         }
     }
 }
@@ -163,6 +166,9 @@ pub struct PtxModule {
     pub workspace_bytes: u32,
     /// Widened copies of arguments that the kernel can use, in the order of [`ParameterBlock::images`].
     pub images: Vec<ImageRequest>,
+    /// The launch may let each hardware thread run 2^this neighbours in `x`: it then has as many times fewer threads there, and says so at
+    /// [`COARSE_SHIFT`](crate::abi::COARSE_SHIFT). 0 if the kernel cannot.
+    pub coarse_shift: u32,
     /// Threads of a threadgroup at most (what `.maxntid` says).
     pub max_threads: u32,
     /// Threads to launch beyond the threadgroup's own (whole warps of the backend, at the end).

@@ -298,3 +298,32 @@ kernel void k(device int *o, device const int *in) {{
     );
     assert_eq!(run_ints(&source, &[30], 3), [8, 4, 35]);
 }
+
+#[test]
+fn threadgroup_variables_are_counted() {
+    let source = |first: u32, second: u32| {
+        format!(
+            "{HEAD}template <int N> float part(uint i) {{ threadgroup float t[N]; t[i] = i; return t[i + 1]; }}
+kernel void k(device float *o, uint i [[thread_position_in_threadgroup]]) {{
+  threadgroup float a[{first}]; a[i] = 1; if (is_same_v<int, float>) {{ threadgroup float dead[8000]; dead[i] = 1; }}
+  o[0] = a[1] + part<{second}>(i) + part<{second}>(i + 1);
+}}"
+        )
+    };
+    let warnings = |source: &str| {
+        let library = Library::compile(source, "test.metal", &CompileOptions::default()).expect("the source compiles");
+        library.warnings().render()
+    };
+    assert_eq!(warnings(&source(4096, 4096)), "");
+    let text = warnings(&source(4096, 4097));
+    assert!(
+        text.contains("W0405") && text.contains("'t' takes 16388 bytes"),
+        "{text}"
+    );
+    assert!(text.contains("take 16384: a threadgroup has 32768"), "{text}");
+    let text = errors(&source(65537, 1));
+    assert!(
+        text.contains("E0495") && text.contains("'a' takes 262148 bytes"),
+        "{text}"
+    );
+}

@@ -56,14 +56,14 @@ impl Target {
 
 /// A kernel in an executor's own form.
 pub(crate) enum Compiled {
-    Cpu(cpu::Compiled),
+    Cpu(Box<cpu::Compiled>),
     Cuda(cuda::Compiled),
 }
 
 impl Compiled {
     pub fn new(target: &Target, kernel: &Arc<Kernel>, options: &ExecutionOptions) -> Result<Self> {
         Ok(match target {
-            Target::Cpu => Compiled::Cpu(cpu::Compiled::new(kernel, options)?),
+            Target::Cpu => Compiled::Cpu(Box::new(cpu::Compiled::new(kernel, options)?)),
             Target::Cuda(context) => Compiled::Cuda(cuda::Compiled::new(context, kernel, options)?),
         })
     }

@@ -212,7 +212,7 @@ fn threadgroup_memory_and_handles() {
     assert_eq!(tensors[1].read_f32().unwrap(), [0.0, 11.0]);
 }
 
-/// The same words as on the CPU, and everything inside the bounds is done.
+/// The same words as on the CPU; on a GPU everything inside the bounds is done.
 #[test]
 fn faults_in_checked_mode() {
     let Some(device) = gpu() else { return };
@@ -230,7 +230,10 @@ fn faults_in_checked_mode() {
         let error = encoder.run().unwrap_err();
         assert!(matches!(error, Error::Fault { .. }), "{error:?}");
         messages.push(error.to_string());
-        assert_eq!(x.to_vec::<f32>().unwrap()[..32], [1.0; 32]);
+        // On the CPU a fault ends the dispatch, on a GPU the other threads go on.
+        if device.gpu().is_some() {
+            assert_eq!(x.to_vec::<f32>().unwrap(), vec![1.0; 100]);
+        }
     }
     assert_eq!(messages[0], messages[1]);
     // The device goes on.

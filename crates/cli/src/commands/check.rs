@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use anymetal::{CompileOptions, Device, Error, FunctionConstants, Library, OsRelease};
+use anymetal::{CompileOptions, Device, Error, FunctionConstants, Library, OsRelease, ptx};
 
 use super::{Outcome, colour, count_findings, text};
 
@@ -23,6 +23,9 @@ pub struct Options {
     /// Warn of every line that would not compile on this release of macOS: 26.0, 26.1, 26.4, 27.0, …
     #[arg(long, value_name = "RELEASE")]
     os: Option<OsRelease>,
+    /// Also compile every kernel for a GPU (an H100 if this machine has none): cuda
+    #[arg(long, default_value = "cpu", value_parser = ["cpu", "cuda"])]
+    device: String,
     /// Turn refusals that have a meaning here into warnings
     #[arg(long)]
     lenient: bool,
@@ -90,7 +93,12 @@ pub fn run(options: &Options, mut compile: CompileOptions) -> Outcome {
     let names = library.kernel_names();
     let mut failed = 0;
     for name in &names {
-        match library.kernel(name, &FunctionConstants::new()) {
+        let kernel = library.kernel(name, &FunctionConstants::new());
+        let kernel = kernel.and_then(|kernel| match options.device.as_str() {
+            "cuda" => ptx::compile(&kernel, &gpu_options()).map(|_| kernel),
+            _ => Ok(kernel),
+        });
+        match kernel {
             Ok(kernel) => {
                 let arguments: Vec<String> = kernel.arguments.iter().map(argument).collect();
                 println!("kernel {name}({})", arguments.join(", "));
@@ -128,6 +136,18 @@ pub fn run(options: &Options, mut compile: CompileOptions) -> Outcome {
         );
     }
     Ok(failed == 0 && found.is_empty() && lacking == 0)
+}
+
+/// For the GPU of this machine, or for Hopper.
+fn gpu_options() -> ptx::PtxOptions {
+    let target = Device::cuda(0).ok().and_then(|device| {
+        let sm = device.gpu()?.sm;
+        Some(ptx::Target::of_capability(sm / 10, sm % 10))
+    });
+    ptx::PtxOptions {
+        target: target.unwrap_or(ptx::Target::SM_90A),
+        ..ptx::PtxOptions::default()
+    }
 }
 
 fn argument(argument: &anymetal::ir::Argument) -> String {

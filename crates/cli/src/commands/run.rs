@@ -3,12 +3,14 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use anymetal_coreai::{Array, Function, Model, ModelOptions};
+use anymetal::ptx::Target;
+use anymetal_coreai::{Array, Function, Model, ModelOptions, Placement};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::{Outcome, milliseconds, text};
 use crate::inputs::{self, Inputs};
 use crate::npy;
+use crate::testing::assemble::{self, Wanted};
 
 /// Options of `run`.
 #[derive(clap::Args)]
@@ -41,6 +43,12 @@ pub struct Options {
     /// write what else is on the GPU in this process
     #[arg(long)]
     trust: bool,
+    /// After the run on the CPU, with every operation as a kernel, compile all those kernels to PTX for these chips
+    #[arg(long, value_name = "ARCH", value_delimiter = ',')]
+    ptx: Vec<Target>,
+    /// Assemble that PTX with this program, and report what it says
+    #[arg(long, value_name = "PROGRAM", requires = "ptx")]
+    ptxas: Option<PathBuf>,
     /// Load the model although its hash is wrong
     #[arg(long)]
     allow_wrong_hash: bool,
@@ -56,6 +64,11 @@ pub fn run(options: &Options) -> Outcome {
         .allow_wrong_hash(options.allow_wrong_hash)
         .device(anymetal::Device::by_name(&options.device).map_err(text)?)
         .trust(options.trust)
+        .placement(if options.ptx.is_empty() {
+            Placement::Auto
+        } else {
+            Placement::Device
+        })
         .load(&options.model)
         .map_err(text)?;
     let function = choose(&model, options.function.as_deref())?;
@@ -87,7 +100,15 @@ pub fn run(options: &Options) -> Outcome {
         save(folder, &outputs)?;
     }
     report(options, &function, loaded, fastest, &outputs)?;
-    Ok(true)
+    if options.ptx.is_empty() {
+        return Ok(true);
+    }
+    let kernels: Vec<Wanted> = model
+        .kernels()
+        .iter()
+        .map(|kernel| Wanted::of_model(kernel.ir()))
+        .collect();
+    assemble::check(&kernels, Vec::new(), &options.ptx, options.ptxas.as_deref(), false)
 }
 
 /// The function that is named, `main`, or the only one.

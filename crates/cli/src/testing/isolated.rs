@@ -10,7 +10,7 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anymetal::{Device, ExecutionOptions};
 use serde_json::{Value, json};
@@ -20,6 +20,9 @@ use super::runner;
 
 /// The line that ends a file.
 const END: &str = "end";
+
+/// How long a worker may take to end when there is nothing more to do.
+const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Exit code of a worker whose device is lost.
 pub const LOST: u8 = 3;
@@ -148,6 +151,7 @@ impl Workers {
                         None => break format!("a worker said: {line}"),
                     },
                     Err(RecvTimeoutError::Timeout) => {
+                        current.stuck = true;
                         break format!("no end within {} s", self.limit.as_secs());
                     }
                     Err(RecvTimeoutError::Disconnected) => {
@@ -190,7 +194,10 @@ fn run_label(file: &Path, number: usize) -> Option<String> {
 
 struct Worker {
     child: Child,
-    input: ChildStdin,
+    /// Closed at the end, which ends it.
+    input: Option<ChildStdin>,
+    /// It will not end by itself.
+    stuck: bool,
     lines: Receiver<String>,
     errors: std::sync::Arc<Mutex<String>>,
 }
@@ -228,15 +235,19 @@ impl Worker {
         });
         Ok(Worker {
             child,
-            input,
+            input: Some(input),
+            stuck: false,
             lines,
             errors: words,
         })
     }
 
     fn ask(&mut self, from: usize, path: &str) -> std::io::Result<()> {
-        writeln!(self.input, "{from} {path}")?;
-        self.input.flush()
+        let Some(input) = &mut self.input else {
+            return Err(std::io::ErrorKind::BrokenPipe.into());
+        };
+        writeln!(input, "{from} {path}")?;
+        input.flush()
     }
 
     /// What it wrote to standard error, shortened.
@@ -250,7 +261,16 @@ impl Worker {
 
 impl Drop for Worker {
     fn drop(&mut self) {
-        // It ends by itself when its input does; one that hangs does not. Errors mean that it has ended already.
+        // It ends by itself when its input does, and tools that watch it see the end. One that hangs does not.
+        self.input = None;
+        let end = Instant::now() + PATIENCE;
+        while !self.stuck && Instant::now() < end {
+            if !matches!(self.child.try_wait(), Ok(None)) {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        // Errors mean that it has ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -30,15 +30,20 @@ fn format(element: ElementType) -> Result<ElementFormat, OpError> {
     })
 }
 
-/// A rank-n handle over a buffer, innermost dimension first.
-pub(super) fn tensor(buffer: &anymetal::Buffer, element: ElementType, shape: &[usize]) -> Result<Tensor, OpError> {
+/// A rank-n handle over a buffer from a byte on, innermost dimension first.
+pub(super) fn tensor(
+    buffer: &anymetal::Buffer,
+    offset: usize,
+    element: ElementType,
+    shape: &[usize],
+) -> Result<Tensor, OpError> {
     let reversed: Vec<usize> = shape.iter().rev().copied().collect();
     let extents = anymetal::Extents::new(&reversed).map_err(|e| OpError::Kernel(e.to_string()))?;
     let descriptor = TensorDescriptor::new(extents, format(element)?)
         .with_packed_strides()
         .with_usage(TensorUsage::COMPUTE);
     buffer
-        .new_tensor(&descriptor, 0)
+        .new_tensor(&descriptor, offset)
         .map_err(|e| OpError::Kernel(e.to_string()))
 }
 
@@ -108,13 +113,13 @@ pub(super) fn run(dispatcher: &Dispatcher, call: &KernelCall, operands: &[Array]
                 encoder.set_bytes(i as u32, array.bytes()).map_err(fail)?;
             } else {
                 let buffer = buffer_of(dispatcher, array)?;
-                let tensor = tensor(&buffer, array.element(), array.shape())?;
+                let tensor = tensor(&buffer, 0, array.element(), array.shape())?;
                 encoder.set_tensor(i as u32, &tensor);
             }
         }
         for (i, output) in outputs.iter().enumerate() {
             let shape: &[usize] = if output.shape.is_empty() { &[1] } else { &output.shape };
-            let tensor = tensor(&output.buffer, output.element, shape)?;
+            let tensor = tensor(&output.buffer, 0, output.element, shape)?;
             encoder.set_tensor((operands.len() + i) as u32, &tensor);
         }
         encoder.dispatch_threads(call.grid, call.threadgroup).map_err(fail)?;

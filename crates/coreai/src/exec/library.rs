@@ -12,6 +12,7 @@ use super::kernel::{Output, buffer_of};
 use super::native::{Activation, AttentionShape, linear_shape};
 
 const LINEAR: &str = include_str!("../../../../kernels/linear.metal");
+const LINEAR_ROWS: &str = include_str!("../../../../kernels/linear_rows.metal");
 const MATMUL: &str = include_str!("../../../../kernels/matmul.metal");
 const ATTENTION: &str = include_str!("../../../../kernels/flash_attention.metal");
 const ACTIVATIONS_H: &str = include_str!("../../../../kernels/include/anymetal/activations.h");
@@ -96,19 +97,63 @@ pub(super) fn linear_launch(
 ) -> Result<Launch, OpError> {
     let element = type_name(element).ok_or_else(|| OpError::Element(element.to_string()))?;
     let bias_name = if bias { "_bias" } else { "" };
-    let activation = match activation {
-        Activation::None => "",
-        Activation::Relu => "_relu",
-        Activation::Silu => "_silu",
-        Activation::Gelu => "_gelu",
-        Activation::GeluTanh => "_gelu_tanh",
-    };
+    let activation = suffix(activation);
     let rows = if m <= 32 { 16 } else { 64 };
     let name = format!("linear_{element}{bias_name}{activation}_{rows}x64");
     Ok(Launch {
         pipeline: dispatcher.own_pipeline(&name, LINEAR, "linear.metal")?,
         sizes: (3, ints(&[int(m)?, int(n)?, int(k)?])),
         groups: [n.div_ceil(64), m.div_ceil(rows), 1],
+        threads: 128,
+    })
+}
+
+fn suffix(activation: Activation) -> &'static str {
+    match activation {
+        Activation::None => "",
+        Activation::Relu => "_relu",
+        Activation::Silu => "_silu",
+        Activation::Gelu => "_gelu",
+        Activation::GeluTanh => "_gelu_tanh",
+    }
+}
+
+/// The kernel of up to three linear layers of few rows: x at 0; w, the result and a bias of layer i at 2 + 3·i and the next.
+pub(super) fn linear_rows_launch(
+    dispatcher: &Dispatcher,
+    [m, n, k]: [usize; 3],
+    layers: usize,
+    bias: bool,
+    activation: Activation,
+) -> Result<Launch, OpError> {
+    let bias = if bias { "_bias" } else { "" };
+    let name = format!("linear_rows{bias}{}", suffix(activation));
+    Ok(Launch {
+        pipeline: dispatcher.own_pipeline(&name, LINEAR_ROWS, "linear_rows.metal")?,
+        sizes: (1, ints(&[int(m)?, int(n)?, int(k)?])),
+        groups: [n.div_ceil(8), m.div_ceil(16), layers],
+        threads: 64,
+    })
+}
+
+/// The kernel of x [M, K] times `layers` matrices w [N, K] with results in `f32`: x at 0, w at 1, the results at 2. For `f16` and
+/// `bf16` on devices that stage large tiles.
+pub(super) fn wide_matmul_launch(
+    dispatcher: &Dispatcher,
+    element: ElementType,
+    [m, n, k]: [usize; 3],
+    layers: usize,
+) -> Result<Launch, OpError> {
+    let name = type_name(element).ok_or_else(|| OpError::Element(element.to_string()))?;
+    let name = format!("matmul_{name}_f32_nt_128x128");
+    let mut sizes = ints(&[int(m)?, int(n)?, int(k)?, int(k)?, int(k)?, int(n)?]);
+    for step in [0, n * k, m * n] {
+        sizes.extend_from_slice(&(step as i64).to_le_bytes());
+    }
+    Ok(Launch {
+        pipeline: dispatcher.own_pipeline(&name, MATMUL, "matmul.metal")?,
+        sizes: (3, sizes),
+        groups: [n.div_ceil(128), m.div_ceil(128), layers],
         threads: 128,
     })
 }

@@ -15,7 +15,7 @@ use crate::program::{Detail, Graph, Program, ValueType, dims_text};
 
 use super::device::{Failure, Prepared};
 use super::dispatch::Dispatcher;
-use super::plan::{Plan, PlanSummary, Source, StepOp, StepTime};
+use super::plan::{Plan, PlanSummary, Source, StepOp, StepTime, Timer};
 use super::walk::{Folded, Walk};
 
 /// Plans that a function keeps, the oldest goes first.
@@ -92,6 +92,9 @@ struct Inner {
     metadata: Metadata,
     program: Program,
     dispatcher: Dispatcher,
+    /// The processor, when the device is another one: walks run there, whose values go back and forth between kernels and the
+    /// evaluator.
+    walker: Option<Dispatcher>,
     folded: Folded,
     placement: Placement,
     plans: Mutex<Vec<(PlanKey, Cached)>>,
@@ -138,6 +141,7 @@ impl Model {
         let inner = Inner {
             metadata,
             program,
+            walker: dispatcher.device().gpu().map(|_| Dispatcher::new(Device::cpu())),
             dispatcher,
             folded,
             placement,
@@ -154,6 +158,11 @@ impl Model {
     /// The program.
     pub fn program(&self) -> &Program {
         &self.inner.program
+    }
+
+    /// Every kernel that was compiled for it so far: those inside the asset, and after a run those of ours that it took.
+    pub fn kernels(&self) -> Vec<anymetal::Pipeline> {
+        self.inner.dispatcher.compiled_so_far()
     }
 
     /// The device it runs on.
@@ -179,7 +188,7 @@ impl Inner {
     /// True when plans run as kernels on the device.
     fn on_device(&self) -> bool {
         match self.placement {
-            Placement::Auto => false,
+            Placement::Auto => self.dispatcher.device().gpu().is_some(),
             Placement::Host => false,
             Placement::Device => true,
         }
@@ -344,14 +353,19 @@ impl Function {
             return self.planned(plan, inputs, states, None);
         }
         let model = &*self.model;
-        let walk = Walk::new(&model.program, &model.dispatcher, &model.folded, states);
+        let before = states.to_vec();
+        let walker = model.walker.as_ref().unwrap_or(&model.dispatcher);
+        let walk = Walk::new(&model.program, walker, &model.folded, states);
         let walked = walk.run(self.graph, inputs)?;
         if known.is_none() {
+            let mut planned = None;
             let cached = match walked.plan {
                 Ok(mut plan) => {
                     plan.optimise();
                     let prepared = model.on_device().then(|| Prepared::new(&plan, &model.dispatcher));
-                    Cached::Plan(Arc::new((plan, prepared)))
+                    let plan = Arc::new((plan, prepared));
+                    planned = Some(plan.clone());
+                    Cached::Plan(plan)
                 }
                 Err(why) => Cached::Walk(why.into()),
             };
@@ -360,6 +374,12 @@ impl Function {
                 plans.remove(0);
             }
             plans.push((key, cached));
+            drop(plans);
+            // What the device computes differs in the last digits: every call gives the same.
+            if let (Some(plan), Some(_)) = (planned, &model.walker) {
+                states.clone_from_slice(&before);
+                return self.planned(&plan, inputs, states, None);
+            }
         }
         Ok(walked.outputs)
     }
@@ -413,7 +433,7 @@ impl Function {
         planned: &(Plan, OnDevice),
         inputs: &[Array],
         states: &mut [Array],
-        timed: Option<&mut dyn FnMut(&str, Duration)>,
+        timed: Option<Timer<'_>>,
     ) -> Result<Vec<Array>, RunError> {
         let (plan, prepared) = planned;
         match prepared {
@@ -429,7 +449,7 @@ impl Function {
         plan: &Plan,
         inputs: &[Array],
         states: &mut [Array],
-        mut timed: Option<&mut dyn FnMut(&str, Duration)>,
+        mut timed: Option<Timer<'_>>,
     ) -> Result<Vec<Array>, RunError> {
         let mut slots: Vec<Option<Array>> = vec![None; plan.slots.len()];
         for (&slot, array) in plan.inputs.iter().zip(inputs) {

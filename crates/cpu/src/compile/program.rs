@@ -247,6 +247,8 @@ pub(crate) enum Inst {
         extents: Vec<Reg>,
         name: String,
     },
+    /// Faults where the offset of an element of an active lane has more than 63 bits, in bits, and would wrap around to another element.
+    CheckReach(Box<Reach>),
     /// Writes into `out` whether `0 ≤ index < extent` everywhere.
     InRange {
         out: Reg,
@@ -606,6 +608,7 @@ impl Inst {
                 out.iter_mut().chain(success).for_each(|reg| f(reg, Def));
             }
             Inst::CheckIndex { indices, extents, .. } => indices.iter_mut().chain(extents).for_each(|reg| f(reg, Use)),
+            Inst::CheckReach(reach) => reach.visit(&mut |reg| f(reg, Use)),
             Inst::InRange { out, indices, extents } => {
                 indices.iter_mut().chain(extents).for_each(|reg| f(reg, Use));
                 f(out, Def);
@@ -728,5 +731,30 @@ impl Inst {
             Inst::CoopMap { body, .. } => vec![body],
             _ => Vec::new(),
         }
+    }
+}
+
+/// Where the element of a tensor lies whose memory is no bound tensor's: nothing says that its extents and strides fit into 64 bits.
+#[derive(Clone, Debug)]
+pub(crate) struct Reach {
+    pub access: AccessKind,
+    pub pointer: Reg,
+    pub indices: Vec<Reg>,
+    pub origin: Vec<Reg>,
+    pub strides: Vec<Reg>,
+    /// The extents of the whole tensor where they bound `origin + index`.
+    pub extents: Option<Vec<Reg>>,
+    pub bits: u8,
+    /// Lanes where this is false access nothing.
+    pub predicate: Option<Reg>,
+}
+
+impl Reach {
+    fn visit(&mut self, f: &mut impl FnMut(&mut Reg)) {
+        f(&mut self.pointer);
+        let lists = [&mut self.indices, &mut self.origin, &mut self.strides];
+        lists.into_iter().flatten().for_each(&mut *f);
+        self.extents.iter_mut().flatten().for_each(&mut *f);
+        self.predicate.iter_mut().for_each(f);
     }
 }

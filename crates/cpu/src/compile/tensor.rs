@@ -1,10 +1,10 @@
 //! Lowering of tensor element accesses to index arithmetic, checks and memory accesses.
 
 use anymetal_formats::ElementFormat;
-use anymetal_ir::{BinaryOp, Bounds, Extent, Scalar, TensorRef, ValueId};
+use anymetal_ir::{ArgumentKind, BinaryOp, Bounds, Extent, Scalar, TensorRef, ValueId};
 
 use super::lower::Lower;
-use super::program::{Access, Inst, Reg, Varies, View, ViewExtent, ViewScales};
+use super::program::{Access, Inst, Reach, Reg, Varies, View, ViewExtent, ViewScales};
 use crate::compile::classify::Class;
 use crate::fault::{AccessKind, CompileError};
 use crate::lanes::convert;
@@ -140,6 +140,7 @@ impl Lower<'_> {
                 }
             }
         }
+        self.check_reach(tensor, &view, &indices, bounds.is_some(), predicate, access);
         let linear = self.linear(&view, &indices)?;
         let bits = view.format.bits();
         if bits < 8 {
@@ -158,6 +159,50 @@ impl Lower<'_> {
             bit: None,
             predicate,
         })
+    }
+
+    /// A check that an element's offset does not wrap around. A tensor that the host binds fits into its memory, so it needs none.
+    fn check_reach(
+        &mut self,
+        tensor: &TensorRef,
+        view: &View,
+        indices: &[Reg],
+        bounded: bool,
+        predicate: Option<Reg>,
+        access: AccessKind,
+    ) {
+        if let Some(Root::Argument(argument)) = self.effects.roots(tensor.pointer).only()
+            && let Some(argument) = self.kernel.arguments.get(argument.index())
+            && matches!(argument.kind, ArgumentKind::Tensor { .. })
+        {
+            return;
+        }
+        let known = |regs: &[Reg]| -> Option<Vec<i128>> {
+            let one = |reg: &Reg| self.as_constant(*reg).map(|c| i128::from(c as i64));
+            regs.iter().map(one).collect()
+        };
+        if bounded
+            && let (Some(extents), Some(strides)) = (known(&view.base_extents), known(&view.strides))
+            && known(&view.origin).is_some_and(|origin| origin.iter().all(|o| (0..1 << 40).contains(o)))
+        {
+            let reach = extents
+                .iter()
+                .zip(&strides)
+                .map(|(e, s)| e.abs().max(1 << 40) * s.abs());
+            if reach.fold(0i128, i128::saturating_add) < 1 << 56 {
+                return;
+            }
+        }
+        self.push(Inst::CheckReach(Box::new(Reach {
+            access,
+            pointer: view.pointer,
+            indices: indices.to_vec(),
+            origin: view.origin.clone(),
+            strides: view.strides.clone(),
+            extents: bounded.then(|| view.base_extents.clone()),
+            bits: view.format.bits() as u8,
+            predicate,
+        })));
     }
 
     /// An index into a dimension of extent 1 is 0.

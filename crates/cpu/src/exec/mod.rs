@@ -442,6 +442,7 @@ impl<'d> Worker<'d> {
                 extents,
                 name,
             } => return self.check_index(*access, indices, extents, name),
+            Inst::CheckReach(reach) => return self.check_reach(reach),
             Inst::InRange { out, indices, extents } => self.in_range(*out, indices, extents),
             Inst::TensorQuery {
                 handle,

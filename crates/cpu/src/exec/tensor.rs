@@ -3,8 +3,9 @@
 use anymetal_ir::{AddressSpace, TensorField, TensorSpec};
 
 use super::{Outcome, Value, Worker, raise, write};
-use crate::compile::program::Reg;
+use crate::compile::program::{Reach, Reg};
 use crate::fault::{AccessKind, FaultKind, TensorMismatch};
+use crate::lanes::convert::offset_pointer;
 use crate::launch::TensorBinding;
 
 /// Does a tensor fit the type that a kernel declares?
@@ -177,6 +178,44 @@ impl<'d> Worker<'d> {
                     coordinates: list(self, indices),
                     extents: list(self, extents),
                 };
+                return raise(kind, lane);
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn check_reach(&mut self, reach: &Reach) -> Outcome {
+        let bits = i128::from(reach.bits);
+        let size = |(low, high): (i64, i64)| i128::from(low.unsigned_abs().max(high.unsigned_abs()));
+        let mut most = 0i128;
+        for (d, (&origin, &stride)) in reach.origin.iter().zip(&reach.strides).enumerate() {
+            let origin = size(self.bounds(origin));
+            let at = match &reach.extents {
+                Some(extents) => origin.max(size(self.bounds(extents[d]))),
+                None => origin + size(self.bounds(reach.indices[d])),
+            };
+            most = most.saturating_add(at.saturating_mul(size(self.bounds(stride))));
+        }
+        if most.saturating_mul(bits) < 1 << 62 {
+            return Ok(());
+        }
+        for lane in 0..self.lanes.live {
+            let wanted = reach.predicate.is_none_or(|reg| self.lane_value(reg, lane) != 0);
+            if !wanted || !self.is_active(lane) {
+                continue;
+            }
+            let value = |reg: Reg| i128::from(self.lane_value(reg, lane) as i64);
+            let mut at = 0i128;
+            for ((&index, &origin), &stride) in reach.indices.iter().zip(&reach.origin).zip(&reach.strides) {
+                let part = (value(origin) + value(index)).saturating_mul(value(stride));
+                at = at.saturating_add(part);
+            }
+            let at = at.saturating_mul(bits);
+            if i64::try_from(at).is_err() {
+                // No object is that large: the place that the message names is as far as a pointer goes.
+                let far = (at / 8).clamp(-(1 << 46), 1 << 46) as i64;
+                let pointer = offset_pointer(self.lane_value(reach.pointer, lane), far as u64);
+                let kind = self.refusal(pointer, u64::from(reach.bits).div_ceil(8), reach.access);
                 return raise(kind, lane);
             }
         }

@@ -148,6 +148,8 @@ pub struct CudaKernel {
     needs_handles: bool,
     /// It has products of SIMD-groups, which whole threadgroups can share.
     exact: bool,
+    /// Its code depends on the size of a threadgroup.
+    sized: bool,
     /// PTX by what it is made for; each made when it is first needed.
     variants: Mutex<HashMap<Purpose, Result<Arc<Variant>, CompileError>>>,
     /// What ran last.
@@ -163,6 +165,8 @@ struct Purpose {
     threads: u32,
     /// As [`PtxOptions::whole`].
     whole: bool,
+    /// As [`PtxOptions::shape`].
+    shape: Option<[u32; 3]>,
 }
 
 impl Purpose {
@@ -172,11 +176,12 @@ impl Purpose {
             unaliased: true,
             threads: PtxOptions::thread_class(0),
             whole: false,
+            shape: None,
         }
     }
 
     /// Of a launch. `exact` says that the kernel gains from knowing that all threadgroups are whole.
-    fn of(launch: &Launch, unaliased: bool, exact: bool) -> Self {
+    fn of(launch: &Launch, unaliased: bool, exact: bool, sized: bool) -> Self {
         let threads = launch.threads_of_group();
         let divides = (0..3).all(|d| launch.threads[d].is_multiple_of(launch.threadgroup[d].max(1)));
         let whole = exact && divides && threads > 0 && threads.is_multiple_of(128);
@@ -188,6 +193,7 @@ impl Purpose {
                 PtxOptions::thread_class(threads)
             },
             whole,
+            shape: (sized && divides && threads.is_multiple_of(32)).then_some(launch.threadgroup),
         }
     }
 }
@@ -226,6 +232,7 @@ impl CudaKernel {
         let compiled = CudaKernel {
             needs_handles: needs_handles(&kernel),
             exact: has_simdgroup_products(&kernel),
+            sized: crate::prepare::asks_for_sizes(&kernel),
             kernel,
             context: context.clone(),
             options: *options,
@@ -280,6 +287,7 @@ impl CudaKernel {
                 unaliased: purpose.unaliased,
                 threads: purpose.threads,
                 whole: purpose.whole,
+                shape: purpose.shape,
             };
             let module = crate::compile(&self.kernel, &options)?;
             Ok(Arc::new(Variant {
@@ -313,13 +321,15 @@ impl CudaKernel {
             error,
         };
         let overlap = aliased(&self.kernel, bound, handles);
-        let purpose = Purpose::of(launch, !overlap, self.exact);
+        let purpose = Purpose::of(launch, !overlap, self.exact, self.sized);
         let variant = self.variant(purpose)?;
         let module = &variant.module;
-        let shape = self.shape(module, bound, launch).map_err(refuse)?;
+        let coarse_shift = launch.coarse_shift(module.coarse_shift);
+        let shape = self.shape(module, bound, launch, coarse_shift).map_err(refuse)?;
         let mut keep = Vec::new();
         let mut extras = Extras {
             fault,
+            coarse_shift,
             ..Extras::default()
         };
         if self.needs_handles {
@@ -364,6 +374,7 @@ impl CudaKernel {
         module: &PtxModule,
         bound: &[BoundArgument],
         launch: &Launch,
+        coarse_shift: u32,
     ) -> Result<(LaunchShape, Vec<u32>), LaunchError> {
         let properties = self.context.properties();
         let threads = launch.threads_of_group();
@@ -377,7 +388,7 @@ impl CudaKernel {
                 limit: limit.saturating_sub(module.hidden_threads),
             });
         }
-        let groups = launch.threadgroups();
+        let groups = launch.coarse(coarse_shift).threadgroups();
         let most = [i32::MAX as u32, 65535, 65535];
         if let Some(dimension) = (0..3).find(|&d| groups[d] > most[d]) {
             return Err(LaunchError::TooManyGroups {

@@ -60,6 +60,25 @@ impl Launch {
         std::array::from_fn(|d| self.threads[d].div_ceil(self.threadgroup[d].max(1)))
     }
 
+    /// The logarithm of the threads that each hardware thread should run of a kernel that can run so many: all, if enough hardware threads are left
+    /// to fill a device; else 0.
+    pub(super) fn coarse_shift(&self, most: u32) -> u32 {
+        const ENOUGH: u64 = 1 << 17;
+        let threads: u64 = self.threads.iter().map(|&n| u64::from(n)).product();
+        if threads >> most >= ENOUGH && self.threads[0] >> most >= 32 {
+            most
+        } else {
+            0
+        }
+    }
+
+    /// The shape with hardware threads that run 2^shift neighbours in `x` each.
+    pub(super) fn coarse(&self, shift: u32) -> Launch {
+        let mut launch = *self;
+        launch.threads[0] = self.threads[0].div_ceil(1 << shift);
+        launch
+    }
+
     /// Threads of a full threadgroup.
     pub fn threads_of_group(&self) -> u32 {
         self.threadgroup.iter().product()
@@ -77,6 +96,8 @@ pub struct Extras {
     pub workspace: u64,
     /// Of the copies of arguments that were lent, and of their flags.
     pub images: Vec<(u64, u64)>,
+    /// Logarithm of the threads in `x` that a hardware thread runs.
+    pub coarse_shift: u32,
 }
 
 struct Bytes(Vec<u8>);
@@ -153,6 +174,7 @@ pub(super) fn block(
         out.u64(at, image);
         out.u64(at + 8, flags);
     }
+    out.u32(abi::COARSE_SHIFT, extras.coarse_shift);
     for (i, (argument, bound)) in kernel.arguments.iter().zip(bound).enumerate() {
         let at = layout.arguments[i];
         match (&argument.kind, bound) {
@@ -383,6 +405,7 @@ mod tests {
         let (places, end) = place_threadgroup(&kernel, &bound, 1028);
         assert_eq!((&places[2..4], end), (&[1040, 1152][..], 1216));
         let extras = Extras {
+            coarse_shift: 0,
             fault: 0xf0,
             handles: (0xaa, 2),
             workspace: 0xbb,

@@ -24,6 +24,8 @@ pub(crate) struct Launch {
     objects: Option<Reg>,
     /// The threads that a barrier counts: whole SIMD-groups.
     barrier: Option<Reg>,
+    /// Position in the grid in `x`, where a hardware thread runs several of the kernel's.
+    position_x: Option<Reg>,
     /// Position of the threadgroup, where it is not the block's.
     group: Option<[Reg; 3]>,
 }
@@ -51,10 +53,19 @@ impl Lower<'_> {
         self.launch.group = self.group_position();
         for dimension in 0..3 {
             let full = self.parameter(Class::B32, abi::THREADGROUP + 4 * dimension);
-            let grid = self.parameter(Class::B32, abi::GRID_THREADS + 4 * dimension);
+            let mut grid = self.parameter(Class::B32, abi::GRID_THREADS + 4 * dimension);
+            if dimension == 0 && self.coarse_shift > 0 {
+                // Hardware threads, each of which runs several of the kernel's.
+                let shift = self.parameter(Class::B32, abi::COARSE_SHIFT);
+                let less = emit!(self, B32, "sub.s32", grid, 1);
+                grid = emit!(self, B32, "add.s32", emit!(self, B32, "shr.u32", less, shift), 1);
+            }
             let first = self.first_thread(dimension, full);
             let rest = emit!(self, B32, "sub.s32", grid, first);
-            let size = emit!(self, B32, "min.u32", full, rest);
+            let size = match self.options.shape {
+                Some(shape) => self.u32(shape[dimension as usize]),
+                None => emit!(self, B32, "min.u32", full, rest),
+            };
             self.launch.full.push(full);
             self.launch.size.push(size);
         }
@@ -62,13 +73,19 @@ impl Lower<'_> {
         let plane = emit!(self, B32, "mul.lo.s32", x, y);
         let threads = emit!(self, B32, "mul.lo.s32", plane, z);
         self.launch.threads = Some(threads);
-        let dead = emit!(self, Pred, "setp.ge.u32", g.thread, threads);
-        ptx!(self, "@{dead} exit");
+        if !self.has_whole_simdgroups() {
+            let dead = emit!(self, Pred, "setp.ge.u32", g.thread, threads);
+            ptx!(self, "@{dead} exit");
+        }
         let whole = emit!(self, B32, "add.s32", threads, 31);
         self.launch.barrier = Some(emit!(self, B32, "and.b32", whole, -32));
         let before = emit!(self, B32, "shl.b32", g.simdgroup, 5);
         let left = emit!(self, B32, "sub.s32", threads, before);
-        self.launch.live = Some(emit!(self, B32, "min.u32", left, 32));
+        self.launch.live = Some(if self.has_whole_simdgroups() {
+            self.u32(32)
+        } else {
+            emit!(self, B32, "min.u32", left, 32)
+        });
 
         let mut asks = false;
         self.kernel.body.for_each_inst(&mut |inst| {
@@ -89,6 +106,14 @@ impl Lower<'_> {
             }
         }
         self.begin_control();
+    }
+
+    /// True if every SIMD-group of the launch is known to have all its lanes.
+    pub fn has_whole_simdgroups(&self) -> bool {
+        self.options.shape.is_some_and(|shape| {
+            let threads: u32 = shape.iter().product();
+            threads > 0 && threads.is_multiple_of(32)
+        })
     }
 
     /// The first thread of this threadgroup in the grid.
@@ -159,6 +184,18 @@ impl Lower<'_> {
         }
     }
 
+    /// The hardware thread's position in `x` among all.
+    pub(super) fn hardware_position_x(&mut self) -> Reg {
+        let first = self.threadgroup_position(0);
+        let (full, position) = (self.launch.full[0], self.launch.position[0]);
+        emit!(self, B32, "mad.lo.u32", first, full, position)
+    }
+
+    /// What the kernel takes for its position in the grid in `x`.
+    pub(super) fn set_position_x(&mut self, position: Option<Reg>) {
+        self.launch.position_x = position;
+    }
+
     /// Threads of this threadgroup.
     pub fn threads(&self) -> Reg {
         self.launch.threads.unwrap_or(self.geometry.thread)
@@ -184,6 +221,7 @@ impl Lower<'_> {
         let threads = self.threads();
         let part = |d: u8| u32::from(d.min(2));
         let result = match builtin {
+            Builtin::ThreadPositionInGrid(0) if let Some(x) = self.launch.position_x => x,
             Builtin::ThreadPositionInGrid(d) => {
                 let d = part(d);
                 let first = self.threadgroup_position(d);

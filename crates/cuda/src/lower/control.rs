@@ -42,6 +42,8 @@ pub(crate) struct ControlState {
     joins: Vec<Label>,
     /// In other kernels: lanes of a SIMD-group may be apart here.
     apart: bool,
+    /// Where a lane goes that returns, if it has more to do.
+    lane_end: Option<Label>,
 }
 
 impl ControlState {
@@ -223,7 +225,8 @@ impl<'k> Lower<'k> {
                     return self.block(other);
                 }
                 if matches!(only.op, Op::Return) {
-                    ptx!(self, "@{not}{p} exit");
+                    let end = self.end_of_lane();
+                    ptx!(self, "@{not}{p} {end}");
                     return self.block(other);
                 }
             }
@@ -319,8 +322,22 @@ impl<'k> Lower<'k> {
     }
 
     pub fn return_(&mut self) -> Result {
-        ptx!(self, "exit");
+        let end = self.end_of_lane();
+        ptx!(self, "{end}");
         Ok(())
+    }
+
+    /// What `return` is.
+    fn end_of_lane(&self) -> String {
+        match self.control.lane_end {
+            Some(end) => format!("bra {end}"),
+            None => "exit".into(),
+        }
+    }
+
+    /// Lets `return` go to a label.
+    pub(super) fn set_lane_end(&mut self, end: Label) {
+        self.control.lane_end = Some(end);
     }
 
     fn head_for(&mut self, heading: Reg, place: u32) -> Result {

@@ -11,8 +11,18 @@ impl Lower<'_> {
     pub fn convert(&mut self, to: ValueId, operand: ValueId, scalar: Scalar, saturate: bool) -> Result {
         let from = self.scalar(operand);
         let a = self.value(operand);
-        let result = self.convert_register(a, from, scalar, saturate);
-        self.note_wide(to, operand, from, scalar);
+        let mut result = self.convert_register(a, from, scalar, saturate);
+        if let (Some(&(code, format)), Scalar::F16 | Scalar::BF16) = (self.forms.decoded.get(&operand), scalar) {
+            // The instruction drops the sign of a NaN, which the code has.
+            let magnitude = emit!(self, B32, "and.b32", code, 0x7f);
+            let finite = if format == ElementFormat::Fp8E5M2 { 0x7c } else { 0x7e };
+            let nan = emit!(self, Pred, "setp.gt.u32", magnitude, finite);
+            let sign = emit!(self, B32, "shl.b32", emit!(self, B32, "shr.u32", code, 7), 15);
+            let quiet = if scalar == Scalar::F16 { 0x7e00 } else { 0x7fc0 };
+            let bits = emit!(self, B16, "cvt.u16.u32", emit!(self, B32, "or.b32", sign, quiet));
+            result = emit!(self, B16, "selp.b16", bits, result, nan);
+        }
+        self.note_wide(to, operand, from, scalar, result);
         self.bind(to, result);
         Ok(())
     }
@@ -196,6 +206,9 @@ impl Lower<'_> {
     pub fn decode(&mut self, to: ValueId, operand: ValueId, format: ElementFormat) -> Result {
         let code = self.value(operand);
         let result = self.decode_code(code, format);
+        if matches!(format, ElementFormat::Fp8E4M3 | ElementFormat::Fp8E5M2) {
+            self.forms.decoded.insert(to, (code, format));
+        }
         self.bind(to, result);
         Ok(())
     }

@@ -223,7 +223,8 @@ impl Lower<'_> {
     pub(super) fn function2(&mut self, op: BinaryOp, x: Reg, y: Reg, mode: MathMode) -> Result<Reg> {
         let fast = mode == MathMode::Fast;
         Ok(match op {
-            BinaryOp::Div if fast => f!(self, "div.full.f32", x, y),
+            // Metal promises 2.5 ulp for divisors from 2^-126 to 2^126, as this instruction does.
+            BinaryOp::Div if fast => f!(self, "div.approx.ftz.f32", x, y),
             BinaryOp::Div => f!(self, "div.rn.f32", x, y),
             BinaryOp::Pow if fast => self.pow_fast(x, y),
             BinaryOp::Pow => self.pow(x, y),

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::fmt::Write as _;
 
+use anymetal_formats::ElementFormat;
 use anymetal_ir::{AddressSpace, ArgumentId, ArgumentKind, BinaryOp, Inst, MemoryId, Scalar, Type, ValueId};
 
 use super::check::AccessKind;
@@ -51,10 +52,32 @@ pub(crate) struct AddressForms {
     sums: HashMap<ValueId, Address>,
     /// 64-bit integers that extend a 32-bit register (`true`: with its sign).
     wide: HashMap<ValueId, (Reg, bool)>,
+    /// The same by the register that the extension went to.
+    extended: HashMap<Reg, (Reg, bool)>,
     /// The low 32 bits of 64-bit integers.
     low: HashMap<ValueId, Reg>,
+    /// `f32` values that were decoded from 8-bit floats: the code.
+    pub(super) decoded: HashMap<ValueId, (Reg, ElementFormat)>,
     /// The kernel has pointers of 32 bits, so `low` is worth its text.
     short_pointers: bool,
+}
+
+impl AddressForms {
+    /// Takes over what another state knows of a value.
+    pub fn copy(&mut self, from: &AddressForms, value: ValueId) {
+        if let Some(&sum) = from.sums.get(&value) {
+            self.sums.insert(value, sum);
+        }
+        if let Some(&wide) = from.wide.get(&value) {
+            self.wide.insert(value, wide);
+        }
+        if let Some(&low) = from.low.get(&value) {
+            self.low.insert(value, low);
+        }
+        if let Some(&decoded) = from.decoded.get(&value) {
+            self.decoded.insert(value, decoded);
+        }
+    }
 }
 
 /// Constants that an address may carry.
@@ -225,11 +248,23 @@ impl Lower<'_> {
     }
 
     /// Remembers that a 64-bit value extends a narrower one.
-    pub(super) fn note_wide(&mut self, to: ValueId, operand: ValueId, from: Scalar, scalar: Scalar) {
+    pub(super) fn note_wide(&mut self, to: ValueId, operand: ValueId, from: Scalar, scalar: Scalar, result: Reg) {
         if scalar.bits() == 64 && from.is_integer() && from.bits() <= 32 {
             let reg = self.value(operand);
             self.forms.wide.insert(to, (reg, from.is_signed()));
             self.forms.low.insert(to, reg);
+            self.forms.extended.insert(result, (reg, from.is_signed()));
+        } else if scalar.bits() == 64 && from.is_integer() && result == self.value(operand) {
+            // The same number with another sign.
+            if let Some(&sum) = self.forms.sums.get(&operand) {
+                self.forms.sums.insert(to, sum);
+            }
+            if let Some(&wide) = self.forms.wide.get(&operand) {
+                self.forms.wide.insert(to, wide);
+            }
+            if let Some(&low) = self.forms.low.get(&operand) {
+                self.forms.low.insert(to, low);
+            }
         }
     }
 
@@ -284,6 +319,9 @@ impl Lower<'_> {
                 Some(self.materialise(sum))
             }
             BinaryOp::Mul | BinaryOp::Shl => {
+                if let Some(product) = self.product_of_sum(to, op, lhs, rhs) {
+                    return Some(product);
+                }
                 let (wide, other) = match (self.forms.wide.get(&lhs), self.forms.wide.get(&rhs)) {
                     (Some(&wide), _) => (wide, rhs),
                     (None, Some(&wide)) if op == BinaryOp::Mul => (wide, lhs),
@@ -315,6 +353,34 @@ impl Lower<'_> {
         }
     }
 
+    /// `(extended + number) · factor` as a product plus a number.
+    fn product_of_sum(&mut self, to: ValueId, op: BinaryOp, lhs: ValueId, rhs: ValueId) -> Option<Reg> {
+        let (sum, factor) = match (self.constant(lhs), self.constant(rhs)) {
+            (_, Some(c)) if op == BinaryOp::Shl && c < 31 => (lhs, 1i64 << c),
+            (_, Some(c)) if op == BinaryOp::Mul => (lhs, c as i64),
+            (Some(c), None) if op == BinaryOp::Mul => (rhs, c as i64),
+            _ => return None,
+        };
+        let sum = *self.forms.sums.get(&sum)?;
+        let &(reg, signed) = self.forms.extended.get(&sum.base)?;
+        let offset = sum.offset.checked_mul(factor)?;
+        let fits = if signed {
+            i32::try_from(factor).is_ok()
+        } else {
+            u32::try_from(factor).is_ok()
+        };
+        if !fits || offset.unsigned_abs() > MAX_OFFSET as u64 {
+            return None;
+        }
+        let name = if signed { "mul.wide.s32" } else { "mul.wide.u32" };
+        let product = Address {
+            base: emit!(self, B64, name, reg, factor),
+            offset,
+        };
+        self.forms.sums.insert(to, product);
+        Some(self.materialise(product))
+    }
+
     pub fn load(&mut self, inst: &Inst, pointer: ValueId, ty: Type, count: u32, align: u32) -> Result {
         let space = self.space_of(pointer);
         let size = match ty {
@@ -323,15 +389,18 @@ impl Lower<'_> {
         };
         let address = self.address(pointer);
         let guard = self.check_access(pointer, address, u64::from(size * count), align, AccessKind::Read);
-        let read_only = space == AddressSpace::Constant && self.options.unaliased
-            || self.options.unaliased
-                && space == AddressSpace::Device
-                && self.effects.reads_constant_memory(self.kernel, pointer);
+        let read_only = self.is_read_only(pointer);
         let values = self.load_from(space, address, ty, count, align, read_only, guard);
         for (value, reg) in inst.results().zip(values) {
             self.bind(value, reg);
         }
         Ok(())
+    }
+
+    /// Whether nothing writes to what a pointer points into while the kernel runs.
+    pub fn is_read_only(&self, pointer: ValueId) -> bool {
+        let shared = matches!(self.space_of(pointer), AddressSpace::Device | AddressSpace::Constant);
+        shared && self.options.unaliased && self.effects.reads_constant_memory(self.kernel, pointer)
     }
 
     /// The address space of a pointer.

@@ -8,6 +8,7 @@ mod atomic;
 mod builtin;
 mod check;
 mod clamp;
+mod coarse;
 mod control;
 mod convert;
 mod coop;
@@ -87,6 +88,8 @@ pub(crate) struct Lower<'k> {
     pub hidden_threads: u32,
     /// Blocks that registers shall allow on a multiprocessor at once; 0 leaves it to the assembler.
     pub min_blocks: u32,
+    /// See [`PtxModule::coarse_shift`].
+    pub coarse_shift: u32,
     /// Widened copies of arguments that operations can use.
     pub images: Vec<crate::options::ImageRequest>,
     values: Vec<Option<Reg>>,
@@ -135,6 +138,7 @@ pub(crate) fn lower(kernel: &Kernel, options: &PtxOptions) -> Result<PtxModule> 
         workspace_bytes: 0,
         hidden_threads: 0,
         min_blocks: 0,
+        coarse_shift: 0,
         images: Vec::new(),
         values: vec![None; kernel.values.len()],
         constants: vec![None; kernel.values.len()],
@@ -155,9 +159,18 @@ pub(crate) fn lower(kernel: &Kernel, options: &PtxOptions) -> Result<PtxModule> 
     };
     lower.column_map = coop::column_map(kernel);
     lower.declare_memory()?;
+    let coarse = if options.checked {
+        None
+    } else {
+        coarse::plan(kernel, &lower.effects, options.unaliased)
+    };
+    lower.coarse_shift = coarse.as_ref().map_or(0, |plan| plan.shift);
     lower.prologue();
     lower.prepare_coops()?;
-    lower.block(&kernel.body)?;
+    match coarse {
+        Some(plan) => lower.coarse_body(&plan)?,
+        None => lower.block(&kernel.body)?,
+    }
     ptx!(lower, "ret");
     lower.finish()
 }
@@ -373,7 +386,9 @@ impl<'k> Lower<'k> {
                 right,
                 destination,
             } => {
-                if self.staged_matmul(descriptor, *simdgroups, left, right, destination)? {
+                if self.few_rows_matmul(descriptor, *simdgroups, left, right, destination)?
+                    || self.staged_matmul(descriptor, *simdgroups, left, right, destination)?
+                {
                     return Ok(());
                 }
                 self.matmul(descriptor, *simdgroups, left, right, destination)
@@ -442,9 +457,14 @@ impl<'k> Lower<'k> {
             ".version {major}.{minor}\n.target {}\n.address_size 64\n\n.extern .shared .align 1024 .b8 smem[];\n{}\n",
             self.options.target, self.module_declarations
         );
+        // Where the number of threads is known, the assembler spills less to make room for more of them. Products through shared memory
+        // are made for the registers that they get without knowing it.
+        let known = required == Some(threads) || self.options.whole && self.options.threads == threads;
+        let exact = known && self.staging_bytes == 0;
         text.push_str(&format!(
-            ".visible .entry {entry}(\n\t.param .align 64 .b8 args[{}]\n)\n.maxntid {}\n{}{{\n{}",
+            ".visible .entry {entry}(\n\t.param .align 64 .b8 args[{}]\n)\n.{} {}\n{}{{\n{}",
             self.parameters.size,
+            if exact { "reqntid" } else { "maxntid" },
             threads.next_multiple_of(32) + self.hidden_threads,
             match self.min_blocks {
                 0 => String::new(),
@@ -482,6 +502,7 @@ impl<'k> Lower<'k> {
             images: self.images,
             max_threads: threads,
             hidden_threads: self.hidden_threads,
+            coarse_shift: self.coarse_shift,
         })
     }
 

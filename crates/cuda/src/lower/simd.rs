@@ -73,10 +73,18 @@ impl Lower<'_> {
 
     /// True in all lanes if all 32 lanes of the SIMD-group are here.
     fn all_here(&mut self) -> Reg {
+        if self.never_partial() {
+            return emit!(self, Pred, "setp.eq.b32", 0, 0);
+        }
         match self.active_mask() {
             Some(mask) => emit!(self, Pred, "setp.eq.b32", mask, -1),
             None => emit!(self, Pred, "setp.eq.u32", self.live_lanes(), 32),
         }
+    }
+
+    /// True if it is known that all lanes of all SIMD-groups run all SIMD-group functions.
+    fn never_partial(&self) -> bool {
+        self.active_mask().is_none() && self.has_whole_simdgroups()
     }
 
     /// The lanes that are here, in hardware order.

@@ -180,20 +180,7 @@ impl Sema<'_> {
                 span,
             );
         }
-        if self.const_eval > 0 {
-            self.steps(20, span)?;
-        } else {
-            // Functions that each call the next one twice would double the kernel with every level.
-            if self.calls_left == 0 {
-                return self.err_help(
-                    "E0486",
-                    format!("the kernel makes more than {MAX_CALLS} calls, each of which becomes a part of it"),
-                    span,
-                    "this is a limit of the compiler, not of Metal: call in a loop instead of writing or instantiating the calls one by one",
-                );
-            }
-            self.calls_left -= 1;
-        }
+        self.count_call(span)?;
         let what = if template_args.is_empty() {
             name
         } else {
@@ -213,6 +200,25 @@ impl Sema<'_> {
             record: f.record,
             inlined_at,
         });
+        Ok(())
+    }
+
+    /// Every call is work of the constant evaluator, or becomes a part of the kernel.
+    pub(super) fn count_call(&mut self, span: Span) -> Res<()> {
+        if self.const_eval > 0 {
+            self.steps(20, span)?;
+        } else {
+            // Functions that each call the next one twice would double the kernel with every level.
+            if self.calls_left == 0 {
+                return self.err_help(
+                    "E0486",
+                    format!("the kernel makes more than {MAX_CALLS} calls, each of which becomes a part of it"),
+                    span,
+                    "this is a limit of the compiler, not of Metal: call in a loop instead of writing or instantiating the calls one by one",
+                );
+            }
+            self.calls_left -= 1;
+        }
         Ok(())
     }
 

@@ -208,7 +208,7 @@ impl Sema<'_> {
                     && let Place::Slots(slots) = &place.place
                 {
                     // Large objects are work.
-                    self.steps(slots.len() as u64 / 32, path.span)?;
+                    self.steps(slots.len() as u64 / 8, path.span)?;
                 }
                 Ok(operand)
             }

@@ -136,6 +136,7 @@ impl Sema<'_> {
         if self.frames.len() >= 400 {
             return self.err("E0486", "calls are nested too deep", span);
         }
+        self.count_call(span)?;
         let inlined_at = if self.const_eval == 0 {
             self.span = span;
             self.locate();

@@ -30,6 +30,7 @@ pub mod ops;
 mod ordering;
 mod overload;
 pub mod record;
+mod spelling;
 pub mod stmt;
 pub mod tail;
 pub mod types;

@@ -570,7 +570,7 @@ impl Sema<'_> {
             if let EnvKind::Names(names) = &e.kind {
                 for (known, _) in names.borrow().iter() {
                     let contained = name.len() > 2 && (known.contains(name) || name.contains(&**known));
-                    let distance = edit_distance(known, name);
+                    let distance = super::spelling::edit_distance(known, name);
                     let score = if contained && known.len() > 2 { 1 } else { distance };
                     let close = score <= 1 + name.len() / 5;
                     if close && best.as_ref().is_none_or(|(former, _)| score < *former) {
@@ -783,20 +783,4 @@ pub fn lib_entity(entity: LibEntity) -> Entity {
         LibEntity::Value(value) => Entity::Operand(value.into()),
         entity => Entity::Library(entity),
     }
-}
-
-/// Insertions, deletions and replacements of characters between two names.
-fn edit_distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, x) in a.chars().enumerate() {
-        let mut before = row[0];
-        row[0] = i + 1;
-        for (j, y) in b.iter().enumerate() {
-            let replaced = before + usize::from(x != *y);
-            before = row[j + 1];
-            row[j + 1] = replaced.min(row[j] + 1).min(before + 1);
-        }
-    }
-    row[b.len()]
 }

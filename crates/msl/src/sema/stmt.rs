@@ -15,6 +15,8 @@ use crate::source::Span;
 
 /// The threadgroup memory of every Apple GPU that runs Metal 4.
 const MAX_THREADGROUP_BYTES: u64 = 32 << 10;
+/// More than any GPU has.
+const ABSURD_THREADGROUP_BYTES: u64 = 256 << 10;
 
 impl Sema<'_> {
     /// Lowers statements in a new scope.
@@ -526,7 +528,7 @@ impl Sema<'_> {
                 self.fits_threadgroup(name, &ty.ty, &key, span)?;
                 self.new_memory(name, &ty.ty, AddressSpace::Threadgroup, 16)?;
                 let id = anymetal_ir::MemoryId(self.builder.kernel().memory.len() as u32 - 1);
-                if self.unevaluated == 0 {
+                if self.thrown_away == 0 {
                     self.threadgroup.insert((key, unique), id);
                 }
                 id
@@ -552,8 +554,9 @@ impl Sema<'_> {
         Ok((place.into(), ty))
     }
 
-    /// Refuses a `threadgroup` variable that does not fit into the memory of a threadgroup, beside those that the kernel has already. One
-    /// that stands in a function which is lowered in several places counts once.
+    /// Warns of a `threadgroup` variable that does not fit into the memory of a threadgroup, beside those that the kernel has already: no
+    /// pipeline can be made of the kernel, but Metal compiles it (MLX has some). What no GPU will have is refused. A variable of
+    /// a function that is lowered in several places counts once.
     fn fits_threadgroup(&mut self, name: &str, ty: &Type, key: &(u32, u32, String), span: Span) -> Res<()> {
         let (bytes, _) = self.size_align(ty)?;
         let mut others: Vec<(&(u32, u32, String), u64)> = Vec::new();
@@ -572,14 +575,17 @@ impl Sema<'_> {
             0 => String::new(),
             _ => format!(", and the other 'threadgroup' variables of the kernel take {beside}"),
         };
-        self.err_help(
-            "E0495",
-            format!(
-                "'{name}' takes {bytes} bytes of threadgroup memory{with}: a threadgroup has {MAX_THREADGROUP_BYTES}"
-            ),
-            span,
-            "keep a smaller tile in threadgroup memory, or the data in device memory",
-        )
+        let message = format!(
+            "'{name}' takes {bytes} bytes of threadgroup memory{with}: a threadgroup has {MAX_THREADGROUP_BYTES}"
+        );
+        if bytes > ABSURD_THREADGROUP_BYTES {
+            let help = "keep a tile in threadgroup memory, and the data in device memory";
+            return self.err_help("E0495", message, span, help);
+        }
+        if self.thrown_away == 0 {
+            self.warn("W0405", message, span);
+        }
+        Ok(())
     }
 
     /// A variable at namespace scope or a static member.

@@ -49,9 +49,10 @@ pub(super) fn run(dispatches: &[Dispatch]) -> Result<RanAll> {
 
 fn run_one(dispatch: &Dispatch) -> Result<Ran> {
     let pipeline = &dispatch.pipeline.0;
-    let super::Compiled::Cpu(Compiled(cpu)) = &pipeline.compiled else {
+    let super::Compiled::Cpu(compiled) = &pipeline.compiled else {
         return Err(Error::Launch("the pipeline is not one of the CPU's".to_owned()));
     };
+    let Compiled(cpu) = &**compiled;
     let arguments: Vec<BoundArgument> = dispatch
         .bound
         .iter()

@@ -3,22 +3,18 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use anymetal::Access;
-
 use crate::array::{Array, checked_len};
 use crate::bytecode::ElementType;
 use crate::error::OpError;
 use crate::exec::dispatch::Dispatcher;
 use crate::exec::fused::{
-    Check, FIRST_INPUT, Generated, Lowered, MapOp, Memory, Node, OUTPUT, Operand, Reduced, RowProgram, STATUS, Stage,
-    layer_norm, lower, map_kernel, rms_norm,
+    Affine, Check, FIRST_INPUT, Form, Generated, Lowered, MapOp, Memory, Node, OUTPUT, Operand, Reduced, RowProgram,
+    STATUS, Stage, lower, map_kernel,
 };
-use crate::exec::library::{self, Launch};
-use crate::exec::native::Native;
-use crate::exec::plan::{self, KernelCall, Plan, SlotType, Step, StepOp};
+use crate::exec::plan::{self, Plan, SlotType, Step, StepOp};
 use crate::program::OpCode;
 
-use super::{Action, Bind, DevicePlan, Dispatch, MemoryId, Site, Source, What};
+use super::{Action, Bind, DevicePlan, Dispatch, MemoryId, START, Site, Source, What};
 
 /// An expression that reads more memories, or does more, is cut in two.
 const MAX_LOADS: usize = 12;
@@ -51,6 +47,8 @@ pub(super) fn build(plan: &Plan, dispatcher: &Dispatcher) -> Result<DevicePlan, 
         deferred: HashMap::new(),
         next: 0,
         step: 0,
+        done: vec![false; plan.steps.len()],
+        split: HashMap::new(),
     };
     builder.run()?;
     Ok(builder.out)
@@ -63,22 +61,26 @@ fn slot_of(source: &plan::Source) -> Option<u32> {
     }
 }
 
-struct Build<'a> {
-    plan: &'a Plan,
-    dispatcher: &'a Dispatcher,
+pub(super) struct Build<'a> {
+    pub plan: &'a Plan,
+    pub dispatcher: &'a Dispatcher,
     out: DevicePlan,
     /// What each slot is.
-    values: Vec<Option<Operand>>,
+    pub values: Vec<Option<Operand>>,
     /// Steps (and results) that read each slot.
     uses: Vec<usize>,
     /// Reductions that wait for what follows them.
     deferred: HashMap<u32, Reduced>,
     next: u32,
     /// The step at hand.
-    step: usize,
+    pub step: usize,
+    /// Steps that were done together with an earlier one.
+    pub done: Vec<bool>,
+    /// Slots whose rows are in memory as terms of products.
+    pub split: HashMap<u32, MemoryId>,
 }
 
-fn too_complex() -> OpError {
+pub(super) fn too_complex() -> OpError {
     OpError::invalid("an expression does not fit into a kernel")
 }
 
@@ -92,7 +94,9 @@ impl Build<'_> {
         }
         for (i, step) in self.plan.steps.iter().enumerate() {
             self.step = i;
-            self.one(step)?;
+            if !self.done[i] {
+                self.one(step)?;
+            }
         }
         for source in &self.plan.outputs {
             let (array, ty) = match source {
@@ -114,17 +118,29 @@ impl Build<'_> {
         Ok(())
     }
 
-    fn memory(&mut self, element: ElementType, shape: &[usize]) -> Result<MemoryId, OpError> {
+    pub fn memory(&mut self, element: ElementType, shape: &[usize]) -> Result<MemoryId, OpError> {
         self.out.memories.push(checked_len(element, shape)? * element.size());
         Ok(self.out.memories.len() as u32 - 1)
     }
 
-    fn act(&mut self, what: What) {
+    pub fn act(&mut self, mut what: What) {
+        if let What::Dispatch(dispatch) = &mut what {
+            let threads = dispatch.threadgroup.iter().product();
+            // The pipeline at hand runs as well, only slower.
+            if let Ok(exact) = self.dispatcher.for_threads(&dispatch.pipeline, threads, dispatch.asset) {
+                dispatch.pipeline = exact;
+            }
+        }
         self.out.actions.push(Action { what, step: self.step });
     }
 
+    /// What was added last.
+    pub fn last_action(&mut self) -> Option<&mut What> {
+        self.out.actions.last_mut().map(|action| &mut action.what)
+    }
+
     /// An operand of a step as an expression.
-    fn operand(&self, source: &plan::Source) -> Result<Operand, OpError> {
+    pub fn operand(&self, source: &plan::Source) -> Result<Operand, OpError> {
         match source {
             plan::Source::Slot(slot) => self.values[*slot as usize]
                 .clone()
@@ -134,7 +150,7 @@ impl Build<'_> {
     }
 
     /// The operand in memory, dense.
-    fn source(&mut self, source: &plan::Source) -> Result<Source, OpError> {
+    pub fn source(&mut self, source: &plan::Source) -> Result<Source, OpError> {
         match source {
             plan::Source::Slot(slot) => self.settled(*slot),
             plan::Source::Const(array) | plan::Source::Transposed(array) => Ok(Source::Constant(array.clone())),
@@ -146,38 +162,44 @@ impl Build<'_> {
         let value = self.values[slot as usize]
             .clone()
             .ok_or_else(|| OpError::invalid("a value of the plan is missing"))?;
-        let memory = self.written(&value.node, &value.shape)?;
-        let ty = &self.plan.slots[slot as usize];
-        self.values[slot as usize] = Some(Operand {
-            node: Node::dense(memory.clone(), ty.element, &ty.shape),
-            ..value
-        });
-        Ok(match memory {
-            Memory::Value(id) => Source::Memory(id),
-            Memory::Constant(array) => Source::Constant(array),
-        })
+        let (node, source) = self.written(&value.node, &value.shape)?;
+        self.values[slot as usize] = Some(Operand { node, ..value });
+        Ok(source)
     }
 
-    /// The memory that holds an expression's elements.
-    fn written(&mut self, node: &Arc<Node>, shape: &[usize]) -> Result<Memory, OpError> {
-        if let Some(memory) = node.as_dense(shape) {
-            return Ok(memory.clone());
-        }
+    /// An expression's elements in memory, dense, and the expression that reads them there.
+    pub fn written(&mut self, node: &Arc<Node>, shape: &[usize]) -> Result<(Arc<Node>, Source), OpError> {
         let element = node.element();
+        if let Some((memory, first)) = node.as_dense(shape) {
+            let start = first * element.size();
+            match memory {
+                Memory::Value(id) if start.is_multiple_of(START) => {
+                    return Ok((node.clone(), Source::Memory(*id, start)));
+                }
+                Memory::Constant(array) => {
+                    let end = start + checked_len(element, shape)? * element.size();
+                    let part = array.shared().slice(start..end).ok_or_else(too_complex)?;
+                    return Ok((node.clone(), Source::Constant(Array::new(element, shape, part)?)));
+                }
+                Memory::Value(_) => {}
+            }
+        }
         let to = self.memory(element, shape)?;
+        let dense = Node::dense(Memory::Value(to), element, shape);
+        let done = (dense, Source::Memory(to, 0));
         if shape.contains(&0) {
-            return Ok(Memory::Value(to));
+            return Ok(done);
         }
         if let Some(program) = self.fused(node, shape)
             && let Some(generated) = program.kernel()
         {
             self.generated(generated, to, label("rows", node))?;
-            return Ok(Memory::Value(to));
+            return Ok(done);
         }
         let node = self.without_deferred(node, shape.len())?;
-        let generated = map_kernel(shape, &node, element).ok_or_else(too_complex)?;
+        let generated = map_kernel(shape, &node, Form::Dense(element)).ok_or_else(too_complex)?;
         self.generated(generated, to, label("map", &node))?;
-        Ok(Memory::Value(to))
+        Ok(done)
     }
 
     /// The expression as a row kernel that makes the reductions in it, when their rows are the expression's.
@@ -193,6 +215,7 @@ impl Build<'_> {
             stages,
             result,
             by_element: true,
+            terms: false,
         })
     }
 
@@ -274,7 +297,7 @@ impl Build<'_> {
             Node::Deferred { reduction, element, at } => {
                 let (memory, reduced) = done.get(reduction)?;
                 let rows = &reduced.shape[..reduced.outer];
-                let form = crate::exec::fused::Affine::dense(rows).through(at, rank);
+                let form = Affine::dense(rows).through(at, rank);
                 Some(Arc::new(Node::Load {
                     memory: memory.clone(),
                     element: *element,
@@ -317,6 +340,7 @@ impl Build<'_> {
             result: renumbered(&reduced.finish, stage),
             by_element: false,
             output: element,
+            terms: false,
         };
         let mut generated = program.kernel();
         if generated.is_none() && stage > 0 {
@@ -333,9 +357,9 @@ impl Build<'_> {
     }
 
     /// Adds a dispatch of a generated kernel that writes `to`.
-    fn generated(&mut self, generated: Generated, to: MemoryId, label: String) -> Result<(), OpError> {
+    pub fn generated(&mut self, generated: Generated, to: MemoryId, label: String) -> Result<(), OpError> {
         let pipeline = self.dispatcher.generated_pipeline(generated.kernel)?;
-        let mut binds = vec![(OUTPUT, Bind::Buffer(Source::Memory(to)))];
+        let mut binds = vec![(OUTPUT, Bind::Buffer(Source::Memory(to, 0)))];
         if !generated.checks.is_empty() {
             binds.push((STATUS, Bind::Status(self.out.sites.len())));
             for check in generated.checks {
@@ -350,7 +374,7 @@ impl Build<'_> {
         }
         for (i, input) in generated.inputs.into_iter().enumerate() {
             let source = match input.memory {
-                Memory::Value(id) => Source::Memory(id),
+                Memory::Value(id) => Source::Memory(id, 0),
                 Memory::Constant(array) => Source::Constant(array),
             };
             binds.push((FIRST_INPUT + i as u32, Bind::Buffer(source)));
@@ -362,13 +386,14 @@ impl Build<'_> {
             threadgroup: [generated.threadgroup, 1, 1],
             groups: generated.groups,
             writes: vec![to],
+            asset: false,
             label,
         })));
         Ok(())
     }
 
     /// Keeps what a step gives. What others will read more than once, and costs something, is computed now.
-    fn keep(&mut self, slot: u32, node: Arc<Node>, shape: &[usize]) -> Result<(), OpError> {
+    pub fn keep(&mut self, slot: u32, node: Arc<Node>, shape: &[usize]) -> Result<(), OpError> {
         let (loads, operations) = node.size();
         let waits = loads <= MAX_LOADS && operations <= MAX_OPERATIONS;
         let mut reduces = false;
@@ -392,11 +417,9 @@ impl Build<'_> {
                 let node = match x.node.reshaped(&x.shape, shape) {
                     Some(node) => node,
                     None => {
-                        let memory = match self.source(&step.inputs[0])? {
-                            Source::Memory(id) => Memory::Value(id),
-                            Source::Constant(array) => Memory::Constant(array),
-                        };
-                        Node::dense(memory, x.node.element(), shape)
+                        self.source(&step.inputs[0])?;
+                        let x = self.operand(&step.inputs[0])?;
+                        x.node.reshaped(&x.shape, shape).ok_or_else(too_complex)?
                     }
                 };
                 self.keep(output, node, shape)
@@ -465,15 +488,16 @@ impl Build<'_> {
                     return Ok(());
                 }
                 Lowered::Dense { node, space } => {
-                    let memory = self.written(&node, &space)?;
-                    return self.keep(slot, Node::dense(memory, node.element(), shape), shape);
+                    let (node, _) = self.written(&node, &space)?;
+                    let node = node.reshaped(&space, shape).ok_or_else(too_complex)?;
+                    return self.keep(slot, node, shape);
                 }
                 Lowered::Reduced(reduced) => {
                     let rank = shape.len();
-                    let mut at = vec![crate::exec::fused::Affine::constant(0, rank); reduced.outer];
+                    let mut at = vec![Affine::constant(0, rank); reduced.outer];
                     for (d, kept) in reduced.kept.iter().enumerate() {
                         if let Some(outer) = kept {
-                            at[*outer] = crate::exec::fused::Affine::index(d, rank, 1, 0);
+                            at[*outer] = Affine::index(d, rank, 1, 0);
                         }
                     }
                     let node = Arc::new(Node::Deferred {
@@ -494,7 +518,7 @@ impl Build<'_> {
     }
 
     /// Adds a row program whose result is a slot.
-    fn rows(&mut self, slot: u32, mut program: RowProgram, order: Option<&[usize]>) -> Result<(), OpError> {
+    pub fn rows(&mut self, slot: u32, mut program: RowProgram, order: Option<&[usize]>) -> Result<(), OpError> {
         let rank = program.shape.len();
         // What the program reads must be there; its own stages may take in reductions of the same rows.
         let (mut stages, mut known) = (Vec::new(), HashMap::new());
@@ -513,15 +537,16 @@ impl Build<'_> {
         }
         let element = program.output;
         let to = self.memory(element, &program.shape)?;
+        program.terms = order.is_none() && self.wants_terms(slot);
         let generated = program.kernel().ok_or_else(too_complex)?;
         self.generated(generated, to, label("rows", &program.result))?;
+        if program.terms {
+            self.add_terms(slot)?;
+        }
         let dense = Node::dense(Memory::Value(to), element, &program.shape);
         let node = match order {
             Some(order) => {
-                let forms: Vec<_> = order
-                    .iter()
-                    .map(|&d| crate::exec::fused::Affine::index(d, rank, 1, 0))
-                    .collect();
+                let forms: Vec<_> = order.iter().map(|&d| Affine::index(d, rank, 1, 0)).collect();
                 dense.mapped(&forms, rank)
             }
             None => dense,
@@ -559,210 +584,6 @@ impl Build<'_> {
         });
         Ok(())
     }
-
-    fn native(&mut self, step: &Step, native: &Native) -> Result<(), OpError> {
-        let slot = step.outputs[0];
-        let ty = self.plan.slots[slot as usize].clone();
-        if ty.shape.contains(&0) {
-            let memory = self.memory(ty.element, &ty.shape)?;
-            self.values[slot as usize] = Some(in_memory(memory, &ty));
-            return Ok(());
-        }
-        match native {
-            Native::LayerNorm { eps, residual } => {
-                let operands = self.operands(step)?;
-                let program = match (operands.as_slice(), residual) {
-                    ([x, added, gamma, beta], true) => layer_norm(x, Some(added), [gamma, beta], *eps),
-                    ([x, gamma, beta], false) => layer_norm(x, None, [gamma, beta], *eps),
-                    _ => None,
-                };
-                let program = program.ok_or_else(too_complex)?;
-                self.rows(slot, program, None)
-            }
-            Native::RmsNorm { eps } => {
-                let operands = self.operands(step)?;
-                let [x, scale] = operands.as_slice() else {
-                    return Err(too_complex());
-                };
-                let program = rms_norm(x, scale, *eps).ok_or_else(too_complex)?;
-                self.rows(slot, program, None)
-            }
-            Native::Linear { bias, activation } => {
-                let (x, w) = (self.operand(&step.inputs[0])?, self.operand(&step.inputs[1])?);
-                let (Some(&k), [n, _]) = (x.shape.last(), w.shape.as_slice()) else {
-                    return Err(too_complex());
-                };
-                let m = x.shape.iter().product::<usize>() / k.max(1);
-                if k == 0 {
-                    return Err(too_complex());
-                }
-                let launch = library::linear_launch(self.dispatcher, ty.element, [m, *n, k], *bias, *activation)?;
-                self.launch(step, launch, &[0, 1, 4], 2, native.name())
-            }
-            Native::Matmul { shape } => {
-                let (a, b) = (self.operand(&step.inputs[0])?, self.operand(&step.inputs[1])?);
-                let launch = library::matmul_launch(self.dispatcher, ty.element, &a.shape, &b.shape, shape)?;
-                self.launch(step, launch, &[0, 1], 2, native.name())
-            }
-            Native::Attention { scale, shape } => {
-                let mut mask = None;
-                if let Some(source) = step.inputs.get(3) {
-                    // The mask as numbers to add, of rank 4: -10000 where a truth value is false.
-                    let x = self.operand(source)?;
-                    let mut wide = vec![1; 4usize.saturating_sub(x.shape.len())];
-                    wide.extend_from_slice(&x.shape);
-                    let mut node = x.node.clone();
-                    if node.element() == ElementType::Bool {
-                        let float = |v| Node::float(ty.element, v);
-                        node = Node::op(MapOp::Select, vec![node, float(0.0), float(-1e4)], ty.element);
-                    }
-                    let memory = self.written(&node, &x.shape)?;
-                    mask = Some((memory, wide));
-                }
-                let wide = mask.as_ref().map(|(_, shape)| shape.as_slice());
-                let launch = library::attention_launch(self.dispatcher, ty.element, wide, *scale, shape)?;
-                let mut binds = Vec::new();
-                for (index, source) in step.inputs.iter().take(3).enumerate() {
-                    binds.push((index as u32, Bind::Buffer(self.source(source)?)));
-                }
-                if let Some((memory, _)) = mask {
-                    let source = match memory {
-                        Memory::Value(id) => Source::Memory(id),
-                        Memory::Constant(array) => Source::Constant(array),
-                    };
-                    binds.push((5, Bind::Buffer(source)));
-                }
-                self.launched(step, launch, binds, 3, native.name())
-            }
-        }
-    }
-
-    fn operands(&self, step: &Step) -> Result<Vec<Operand>, OpError> {
-        step.inputs.iter().map(|s| self.operand(s)).collect()
-    }
-
-    /// A kernel of ours with operand i of the step at `places[i]` and the result at `result`.
-    fn launch(&mut self, step: &Step, launch: Launch, places: &[u32], result: u32, label: &str) -> Result<(), OpError> {
-        let mut binds = Vec::new();
-        for (source, &place) in step.inputs.iter().zip(places) {
-            binds.push((place, Bind::Buffer(self.source(source)?)));
-        }
-        self.launched(step, launch, binds, result, label)
-    }
-
-    fn launched(
-        &mut self,
-        step: &Step,
-        launch: Launch,
-        mut binds: Vec<(u32, Bind)>,
-        result: u32,
-        label: &str,
-    ) -> Result<(), OpError> {
-        let slot = step.outputs[0];
-        let ty = self.plan.slots[slot as usize].clone();
-        let to = self.memory(ty.element, &ty.shape)?;
-        binds.push((result, Bind::Buffer(Source::Memory(to))));
-        binds.push((launch.sizes.0, Bind::Bytes(launch.sizes.1)));
-        self.act(What::Dispatch(Box::new(Dispatch {
-            pipeline: launch.pipeline,
-            binds,
-            grid: launch.groups,
-            threadgroup: [launch.threads, 1, 1],
-            groups: true,
-            writes: vec![to],
-            label: label.to_string(),
-        })));
-        self.values[slot as usize] = Some(in_memory(to, &ty));
-        Ok(())
-    }
-
-    /// A kernel of the asset.
-    fn kernel(&mut self, step: &Step, call: &Arc<KernelCall>) -> Result<(), OpError> {
-        let pipeline = self
-            .dispatcher
-            .pipeline(&call.name, &call.source)
-            .map_err(|error| OpError::Kernel(error.to_string()))?;
-        let mut binds = Vec::new();
-        for (i, source) in step.inputs.iter().enumerate() {
-            let from = self.source(source)?;
-            let (element, shape) = match source {
-                plan::Source::Slot(slot) => {
-                    let ty = &self.plan.slots[*slot as usize];
-                    (ty.element, ty.shape.clone())
-                }
-                plan::Source::Const(array) | plan::Source::Transposed(array) => {
-                    (array.element(), array.shape().to_vec())
-                }
-            };
-            binds.push((
-                i as u32,
-                match (&from, shape.is_empty()) {
-                    (Source::Constant(array), true) => Bind::Bytes(array.bytes()[..element.size()].to_vec()),
-                    (_, true) => Bind::Buffer(from),
-                    (_, false) => Bind::Tensor(from, element, shape),
-                },
-            ));
-        }
-        let mut writes = Vec::new();
-        let mut empty = true;
-        for (i, ((element, shape), &slot)) in call.results.iter().zip(&step.outputs).enumerate() {
-            let memory = self.memory(*element, shape)?;
-            empty &= shape.contains(&0);
-            let bound = if shape.is_empty() { vec![1] } else { shape.clone() };
-            binds.push((
-                (step.inputs.len() + i) as u32,
-                Bind::Tensor(Source::Memory(memory), *element, bound),
-            ));
-            writes.push(memory);
-            let ty = SlotType {
-                element: *element,
-                shape: shape.clone(),
-            };
-            self.values[slot as usize] = Some(in_memory(memory, &ty));
-        }
-        if !empty && !call.grid.contains(&0) {
-            // A kernel that reads a result (to add to it, say) finds zeros there, as in fresh memory.
-            for (i, (&memory, (element, shape))) in writes.iter().zip(&call.results).enumerate() {
-                let index = (step.inputs.len() + i) as u32;
-                let arguments = pipeline.arguments();
-                let reads = arguments
-                    .iter()
-                    .any(|a| a.index == index && a.access == Access::ReadWrite);
-                if reads && !shape.contains(&0) {
-                    let zero = Node::zero(*element);
-                    let generated = map_kernel(shape, &zero, *element).ok_or_else(too_complex)?;
-                    self.generated(generated, memory, "map zero".to_string())?;
-                }
-            }
-            self.act(What::Dispatch(Box::new(Dispatch {
-                pipeline,
-                binds,
-                grid: call.grid,
-                threadgroup: call.threadgroup,
-                groups: false,
-                writes,
-                label: format!("kernel {}", call.name),
-            })));
-            return Ok(());
-        }
-        // Nothing runs, and the results are zero: rare enough for the host.
-        let zeros: Result<Vec<Memory>, OpError> = call
-            .results
-            .iter()
-            .map(|(element, shape)| {
-                let bytes = vec![0; checked_len(*element, shape)? * element.size()];
-                Ok(Memory::Constant(Array::from_bytes(*element, shape, &bytes)?))
-            })
-            .collect();
-        for ((memory, (element, shape)), &slot) in zeros?.into_iter().zip(&call.results).zip(&step.outputs) {
-            self.values[slot as usize] = Some(Operand {
-                node: Node::dense(memory, *element, shape),
-                shape: shape.clone(),
-                constant: None,
-            });
-        }
-        Ok(())
-    }
 }
 
 /// A reduction's last touches with the reduction as stage `stage`.
@@ -773,7 +594,7 @@ fn renumbered(finish: &Arc<Node>, stage: u32) -> Arc<Node> {
     })
 }
 
-fn in_memory(memory: MemoryId, ty: &SlotType) -> Operand {
+pub(super) fn in_memory(memory: MemoryId, ty: &SlotType) -> Operand {
     Operand {
         node: Node::dense(Memory::Value(memory), ty.element, &ty.shape),
         shape: ty.shape.clone(),
@@ -792,7 +613,7 @@ fn constant(array: &Array) -> Operand {
 }
 
 /// What a kernel does, for people: its operations in order.
-fn label(kind: &str, node: &Arc<Node>) -> String {
+pub(super) fn label(kind: &str, node: &Arc<Node>) -> String {
     let mut names: Vec<String> = Vec::new();
     let mut gathers = false;
     node.visit(&mut |n| match &**n {

@@ -11,8 +11,8 @@ pub(super) struct Assignment {
 /// A buffer that is more than this many times too large is not taken.
 const MAX_WASTE: usize = 4;
 
-/// Gives each memory a buffer. Inputs keep theirs to the end, so that they can be written before a call and stay as they
-/// are while it is repeated.
+/// Gives each memory a buffer. Inputs and results have their own: the host writes or reads them as a whole, and inputs stay as
+/// they are while a call is repeated.
 pub(super) fn assign(plan: &DevicePlan) -> Assignment {
     let count = plan.memories.len();
     let mut last = vec![0usize; count];
@@ -23,19 +23,22 @@ pub(super) fn assign(plan: &DevicePlan) -> Assignment {
         }
     }
     let kept = plan.outputs.iter().filter_map(|(source, ..)| match source {
-        Source::Memory(id) => Some(*id),
+        Source::Memory(id, _) => Some(*id),
         Source::Constant(_) => None,
     });
-    for id in kept.chain(plan.inputs.iter().copied()) {
+    let own: Vec<u32> = kept.chain(plan.inputs.iter().copied()).collect();
+    for &id in &own {
         last[id as usize] = usize::MAX;
     }
     let mut out = Assignment {
         sizes: Vec::new(),
         buffer: vec![usize::MAX; count],
     };
-    for &id in &plan.inputs {
-        out.buffer[id as usize] = out.sizes.len();
-        out.sizes.push(plan.memories[id as usize]);
+    for id in own {
+        if out.buffer[id as usize] == usize::MAX {
+            out.buffer[id as usize] = out.sizes.len();
+            out.sizes.push(plan.memories[id as usize]);
+        }
     }
     let mut free: Vec<usize> = Vec::new();
     for (i, action) in plan.actions.iter().enumerate() {

@@ -6,7 +6,9 @@
 //! values share buffers; [`run`] binds and runs.
 
 mod build;
+mod linear;
 mod memory;
+mod native;
 mod run;
 
 use anymetal::Pipeline;
@@ -27,9 +29,14 @@ type MemoryId = u32;
 /// What an action reads.
 #[derive(Clone, Debug)]
 enum Source {
-    Memory(MemoryId),
+    /// Memory from a byte on.
+    Memory(MemoryId, usize),
     Constant(Array),
 }
+
+/// Values that start in the middle of a memory are taken as they lie when they start at a multiple of this many bytes, as tensor
+/// handles and wide loads want it.
+const START: usize = 128;
 
 /// Something bound to a kernel.
 #[derive(Clone, Debug)]
@@ -52,6 +59,8 @@ struct Dispatch {
     /// The grid counts threadgroups.
     groups: bool,
     writes: Vec<MemoryId>,
+    /// The kernel is the asset's, not ours.
+    asset: bool,
     /// For people.
     label: String,
 }
@@ -100,7 +109,7 @@ impl Action {
     fn touches(&self) -> (Vec<MemoryId>, Vec<MemoryId>) {
         let mut reads = Vec::new();
         let mut read = |source: &Source| {
-            if let Source::Memory(id) = source {
+            if let Source::Memory(id, _) = source {
                 reads.push(*id);
             }
         };

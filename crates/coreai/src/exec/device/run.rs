@@ -3,14 +3,14 @@
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use anymetal::{Buffer, CommandEncoder, Tensor};
+use anymetal::{Buffer, CommandEncoder, Graph, Tensor};
 
 use crate::array::{Array, checked_len};
 use crate::bytecode::ElementType;
 use crate::error::OpError;
 use crate::exec::dispatch::Dispatcher;
 use crate::exec::kernel::tensor;
-use crate::exec::plan::Plan;
+use crate::exec::plan::{Plan, Timer};
 
 use super::{Action, Bind, DevicePlan, Dispatch, MemoryId, Site, Source, What, build, memory};
 
@@ -34,6 +34,15 @@ struct Instance {
     status: Option<Buffer>,
     /// For each dispatch, by action.
     bound: Vec<Vec<(u32, Bound)>>,
+    parts: Vec<Part>,
+}
+
+/// Actions that run as one.
+enum Part {
+    /// Dispatches, the first of which is this action.
+    Graph(usize, Graph),
+    /// An action of the host.
+    Host(usize),
 }
 
 /// What is bound, made once.
@@ -70,7 +79,7 @@ impl Prepared {
         dispatcher: &Dispatcher,
         inputs: &[Array],
         states: &mut [Array],
-        timed: Option<&mut dyn FnMut(&str, Duration)>,
+        timed: Option<Timer<'_>>,
     ) -> Result<Vec<Array>, Failure> {
         let last = self.plan.actions.last().map_or(0, |a| a.step);
         let general = |error| Failure { step: last, error };
@@ -98,6 +107,7 @@ impl Prepared {
             buffers,
             status,
             bound: Vec::new(),
+            parts: Vec::new(),
         };
         for action in &self.plan.actions {
             let mut bound = Vec::new();
@@ -108,13 +118,41 @@ impl Prepared {
             }
             instance.bound.push(bound);
         }
+        self.record(&mut instance, dispatcher)?;
         Ok(instance)
     }
 
-    fn buffer(&self, instance: &Instance, dispatcher: &Dispatcher, source: &Source) -> Result<Buffer, OpError> {
+    /// Makes the dispatches between two actions of the host into one graph.
+    fn record(&self, instance: &mut Instance, dispatcher: &Dispatcher) -> Result<(), OpError> {
+        let mut waiting: Option<(usize, CommandEncoder)> = None;
+        let mut parts = Vec::new();
+        for (i, action) in self.plan.actions.iter().enumerate() {
+            if let What::Dispatch(dispatch) = &action.what {
+                let (_, encoder) = waiting.get_or_insert_with(|| (i, dispatcher.queue().encoder()));
+                encode(encoder, dispatch, &instance.bound[i])?;
+                continue;
+            }
+            if let Some((first, encoder)) = waiting.take() {
+                parts.push(Part::Graph(first, encoder.finish().map_err(failed)?));
+            }
+            parts.push(Part::Host(i));
+        }
+        if let Some((first, encoder)) = waiting {
+            parts.push(Part::Graph(first, encoder.finish().map_err(failed)?));
+        }
+        instance.parts = parts;
+        Ok(())
+    }
+
+    fn buffer(
+        &self,
+        instance: &Instance,
+        dispatcher: &Dispatcher,
+        source: &Source,
+    ) -> Result<(Buffer, usize), OpError> {
         match source {
-            Source::Memory(id) => Ok(self.of(instance, *id).clone()),
-            Source::Constant(array) => dispatcher.constant_buffer(array),
+            Source::Memory(id, start) => Ok((self.of(instance, *id).clone(), *start)),
+            Source::Constant(array) => Ok((dispatcher.constant_buffer(array)?, 0)),
         }
     }
 
@@ -126,10 +164,13 @@ impl Prepared {
 
     fn bind(&self, instance: &Instance, dispatcher: &Dispatcher, bind: &Bind) -> Result<Bound, OpError> {
         Ok(match bind {
-            Bind::Buffer(source) => Bound::Buffer(self.buffer(instance, dispatcher, source)?, 0),
+            Bind::Buffer(source) => {
+                let (buffer, start) = self.buffer(instance, dispatcher, source)?;
+                Bound::Buffer(buffer, start)
+            }
             Bind::Tensor(source, element, shape) => {
-                let buffer = self.buffer(instance, dispatcher, source)?;
-                Bound::Tensor(tensor(&buffer, *element, shape)?)
+                let (buffer, start) = self.buffer(instance, dispatcher, source)?;
+                Bound::Tensor(tensor(&buffer, start, *element, shape)?)
             }
             Bind::Bytes(bytes) => Bound::Bytes(bytes.clone()),
             Bind::Status(site) => match &instance.status {
@@ -145,37 +186,38 @@ impl Prepared {
         dispatcher: &Dispatcher,
         inputs: &[Array],
         states: &mut [Array],
-        mut timed: Option<&mut dyn FnMut(&str, Duration)>,
+        mut timed: Option<Timer<'_>>,
     ) -> Result<Vec<Array>, Failure> {
         let first = |error| Failure { step: 0, error };
         for (&id, array) in self.plan.inputs.iter().zip(inputs) {
             self.write(instance, id, array).map_err(first)?;
         }
-        let mut waiting: Option<(CommandEncoder, usize)> = None;
-        for (i, action) in self.plan.actions.iter().enumerate() {
-            let failure = |error| Failure {
-                step: action.step,
-                error,
-            };
-            if let What::Dispatch(dispatch) = &action.what {
-                let start = Instant::now();
-                let (encoder, _) = waiting.get_or_insert_with(|| (dispatcher.queue().encoder(), action.step));
-                encode(encoder, dispatch, &instance.bound[i]).map_err(failure)?;
-                if let Some(timed) = &mut timed {
-                    finish(&mut waiting)?;
-                    timed(&dispatch.label, start.elapsed());
+        let failure = |at: usize, error| Failure {
+            step: self.plan.actions[at].step,
+            error,
+        };
+        match &mut timed {
+            None => {
+                for part in &instance.parts {
+                    match part {
+                        Part::Graph(first, graph) => {
+                            graph.run().map_err(|error| failure(*first, failed(error)))?;
+                        }
+                        Part::Host(at) => {
+                            let action = &self.plan.actions[*at];
+                            self.host_action(instance, dispatcher, action, states)
+                                .map_err(|error| failure(*at, error))?;
+                        }
+                    }
                 }
-                continue;
             }
-            finish(&mut waiting)?;
-            let start = Instant::now();
-            self.host_action(instance, dispatcher, action, states)
-                .map_err(failure)?;
-            if let Some(timed) = &mut timed {
-                timed(&action.describe(), start.elapsed());
+            Some(timed) => {
+                for (i, action) in self.plan.actions.iter().enumerate() {
+                    let time = self.alone(instance, dispatcher, i, states);
+                    timed(&action.describe(), time.map_err(|error| failure(i, error))?);
+                }
             }
         }
-        finish(&mut waiting)?;
         self.check(instance)?;
         let last = self.plan.actions.last().map_or(0, |a| a.step);
         self.plan
@@ -184,6 +226,25 @@ impl Prepared {
             .map(|(source, element, shape)| self.read(instance, source, *element, shape))
             .collect::<Result<_, _>>()
             .map_err(|error| Failure { step: last, error })
+    }
+
+    /// Runs one action and gives its time.
+    fn alone(
+        &self,
+        instance: &Instance,
+        dispatcher: &Dispatcher,
+        at: usize,
+        states: &mut [Array],
+    ) -> Result<Duration, OpError> {
+        let action = &self.plan.actions[at];
+        if let What::Dispatch(dispatch) = &action.what {
+            let mut encoder = dispatcher.queue().encoder();
+            encode(&mut encoder, dispatch, &instance.bound[at])?;
+            return Ok(encoder.run().map_err(failed)?.time());
+        }
+        let start = Instant::now();
+        self.host_action(instance, dispatcher, action, states)?;
+        Ok(start.elapsed())
     }
 
     fn host_action(
@@ -241,10 +302,10 @@ impl Prepared {
                 let part = part.ok_or_else(|| OpError::invalid("a constant is too short"))?;
                 Ok(Array::new(element, shape, part)?)
             }
-            Source::Memory(id) => {
+            Source::Memory(id, start) => {
                 // A value may be the first part of a memory.
                 let bytes = checked_len(element, shape)? * element.size();
-                let values: Vec<u8> = self.of(instance, *id).read_vec(0, bytes).map_err(failed)?;
+                let values: Vec<u8> = self.of(instance, *id).read_vec(*start, bytes).map_err(failed)?;
                 Ok(Array::from_vec(element, shape, values)?)
             }
         }
@@ -307,18 +368,4 @@ fn encode(encoder: &mut CommandEncoder, dispatch: &Dispatch, bound: &[(u32, Boun
     };
     sized.map_err(|error| OpError::Kernel(format!("{}: {error}", dispatch.label)))?;
     Ok(())
-}
-
-/// Runs what was encoded.
-fn finish(waiting: &mut Option<(CommandEncoder, usize)>) -> Result<(), Failure> {
-    match waiting.take() {
-        None => Ok(()),
-        Some((encoder, step)) => {
-            encoder.run().map_err(|error| Failure {
-                step,
-                error: failed(error),
-            })?;
-            Ok(())
-        }
-    }
 }

@@ -88,6 +88,8 @@ pub(crate) struct Emitter {
 pub(crate) const OUTPUT: u32 = 0;
 /// Buffer index of the status words.
 pub(crate) const STATUS: u32 = 1;
+/// Buffer index of the result as terms of products, where a kernel writes both.
+pub(crate) const TERMS: u32 = 30;
 /// Buffer index of the first input.
 pub(crate) const FIRST_INPUT: u32 = 2;
 /// Inputs that a kernel may have.
@@ -274,12 +276,27 @@ impl Emitter {
         self.b.offset(pointer, bytes)
     }
 
+    /// Adds the argument for terms; gives what [`Emitter::store_to`] takes. Call it where everything below sees it.
+    pub fn terms(&mut self) -> Option<usize> {
+        let id = self
+            .b
+            .argument(buffer("terms".into(), TERMS, ElementType::BF16, Access::WriteOnly)?);
+        let pointer = self.argument_pointer(id.0);
+        self.pointers.insert(id.index(), pointer);
+        Some(id.index())
+    }
+
     /// Writes held values as consecutive elements of the result, from element `at` on.
     pub fn store(&mut self, element: ElementType, at: ValueId, values: &[ValueId]) -> Option<()> {
+        self.store_to(0, element, at, values)
+    }
+
+    /// The same for any argument that is written.
+    pub fn store_to(&mut self, argument: usize, element: ElementType, at: ValueId, values: &[ValueId]) -> Option<()> {
         let scalar = scalar_of(element)?;
         let values: Vec<ValueId> = values.iter().map(|&v| self.b.convert(v, scalar)).collect();
         let count = values.len() as u32;
-        let pointer = self.place(0, at, scalar.size());
+        let pointer = self.place(argument, at, scalar.size());
         let align = (scalar.size() * count).min(16);
         self.b.store(pointer, values, align);
         Some(())
@@ -520,9 +537,10 @@ impl Emitter {
         Some(out)
     }
 
-    /// The kernel, optimised, with the memories it reads and what must be checked when it has run.
-    pub fn finish(self) -> (anymetal::ir::Kernel, Vec<Input>, Vec<Check>) {
+    /// The kernel for threadgroups of at most `threads` threads, optimised, with the memories it reads and what must be checked when it has run.
+    pub fn finish(self, threads: usize) -> (anymetal::ir::Kernel, Vec<Input>, Vec<Check>) {
         let mut kernel = self.b.finish();
+        kernel.max_threads = Some(threads as u32);
         anymetal::ir::passes::optimize(&mut kernel);
         (kernel, self.inputs, self.checks)
     }

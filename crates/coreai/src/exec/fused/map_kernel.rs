@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use anymetal::ir::{Builtin, Kernel, Op, Scalar};
+use anymetal::ir::{BinaryOp, Builtin, CompareOp, Kernel, Op, Scalar, ValueId};
 
 use crate::bytecode::ElementType;
 
@@ -45,18 +45,42 @@ pub(super) fn lanes(inner: usize, nodes: &[&Arc<Node>], output: ElementType) -> 
         .unwrap_or(1) as u32
 }
 
-/// The kernel that writes `node` over `shape` as a dense array of `output`. `None` when kernels cannot hold it.
-pub(crate) fn map_kernel(shape: &[usize], node: &Arc<Node>, output: ElementType) -> Option<Generated> {
+/// How a map kernel writes its elements.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// A dense array of this type.
+    Dense(ElementType),
+    /// Rows of so many floats, each as the terms of a product in `bfloat`: see [`split_width`].
+    Split(usize),
+}
+
+/// Elements of a row of `k` floats that are split: x₂, x₁, x₁, then three ones and five zeros. x₁ is x in `bfloat`, x₂ the
+/// rest. Times w₁, w₂, w₁ and the three terms of a bias this is x·w + bias but for x₂·w₂, 2⁻¹⁸ of x·w; the small products
+/// come first, where they are not lost in large sums.
+pub(crate) const fn split_width(k: usize) -> usize {
+    3 * k + SPLIT_TAIL
+}
+
+/// The ones and zeros at the end of a split row.
+pub(crate) const SPLIT_TAIL: usize = 8;
+
+/// The kernel that writes `node` over `shape` as `form`. `None` when kernels cannot hold it.
+pub(crate) fn map_kernel(shape: &[usize], node: &Arc<Node>, form: Form) -> Option<Generated> {
+    let output = match form {
+        Form::Dense(output) => output,
+        Form::Split(k) if node.element() == ElementType::F32 && k.is_multiple_of(8) => ElementType::BF16,
+        Form::Split(_) => return None,
+    };
     scalar_of(output)?;
     let forms = node.forms();
     let (merged, _) = merge(shape, 0, &forms.iter().collect::<Vec<&Affine>>());
     let node = node.reshaped(shape, &merged)?;
     let total: usize = merged.iter().product();
     let inner = merged.last().copied().unwrap_or(1);
-    let width = if total < MIN_VECTOR {
-        1
-    } else {
-        lanes(inner, &[&node], output)
+    let width = match form {
+        Form::Dense(_) if total < MIN_VECTOR => 1,
+        Form::Dense(_) => lanes(inner, &[&node], output),
+        Form::Split(_) => lanes(inner, &[&node], ElementType::F32),
     };
     let threads = total / width as usize;
     if threads > i32::MAX as usize {
@@ -83,14 +107,64 @@ pub(crate) fn map_kernel(shape: &[usize], node: &Arc<Node>, output: ElementType)
     };
     let values = e.node(&node, &point)?;
     let first = e.bin(anymetal::ir::BinaryOp::Mul, thread, by);
-    e.store(output, first, &values)?;
-    let (kernel, inputs, checks) = e.finish();
+    match form {
+        Form::Dense(_) => e.store(output, first, &values)?,
+        Form::Split(k) => {
+            let at = e.split(first, &[usize::MAX, k]);
+            split(&mut e, 0, k, [at[0], at[1]], &values)?;
+        }
+    }
+    let threadgroup = THREADS.min(threads.next_multiple_of(32));
+    let (kernel, inputs, checks) = e.finish(threadgroup);
     Some(Generated {
         kernel,
         inputs,
         checks,
         grid: threads,
         groups: false,
-        threadgroup: THREADS.min(threads.next_multiple_of(32)),
+        threadgroup,
     })
+}
+
+/// Writes the terms of consecutive elements of a row of `k`, from a column on, to an argument.
+pub(super) fn split(
+    e: &mut Emitter,
+    argument: usize,
+    k: usize,
+    [row, column]: [ValueId; 2],
+    values: &[ValueId],
+) -> Option<()> {
+    let (mut high, mut low) = (Vec::new(), Vec::new());
+    for &value in values {
+        let near = e.b.convert(value, Scalar::BF16);
+        let wide = e.b.convert(near, Scalar::F32);
+        let rest = e.bin(BinaryOp::Sub, value, wide);
+        // Infinity has no rest.
+        let (number, zero) = (e.b.compare(CompareOp::Eq, rest, rest), e.f32(0.0));
+        high.push(wide);
+        low.push(e.b.select(number, rest, zero));
+    }
+    let pitch = e.int(split_width(k) as i64);
+    let start = e.bin(BinaryOp::Mul, row, pitch);
+    let start = e.bin(BinaryOp::Add, start, column);
+    for (part, terms) in [&low, &high, &high].into_iter().enumerate() {
+        let by = e.int((part * k) as i64);
+        let at = e.bin(BinaryOp::Add, start, by);
+        e.store_to(argument, ElementType::BF16, at, terms)?;
+    }
+    let last = e.int((k - values.len()) as i64);
+    let ends = e.b.compare(CompareOp::Eq, column, last);
+    e.b.push_block();
+    let (one, zero) = (e.f32(1.0), e.f32(0.0));
+    let by = e.int((2 * k + values.len()) as i64);
+    let at = e.bin(BinaryOp::Add, start, by);
+    e.store_to(
+        argument,
+        ElementType::BF16,
+        at,
+        &[one, one, one, zero, zero, zero, zero, zero],
+    )?;
+    let then = e.b.pop_block();
+    e.b.if_(ends, then, Default::default());
+    Some(())
 }

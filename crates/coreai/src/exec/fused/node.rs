@@ -159,15 +159,16 @@ impl Node {
         }
     }
 
-    /// The memory, when this is a dense array of the space's shape.
-    pub fn as_dense(&self, shape: &[usize]) -> Option<&Memory> {
+    /// The memory and the first element there, when this is a dense array of the space's shape.
+    pub fn as_dense(&self, shape: &[usize]) -> Option<(&Memory, usize)> {
         match self {
             Self::Load {
                 memory, at, indirect, ..
             } if indirect.is_empty() => {
                 let dense = Affine::dense(shape);
-                let same = at.offset == 0 && (0..shape.len()).all(|d| shape[d] == 1 || at.coefs[d] == dense.coefs[d]);
-                same.then_some(memory)
+                let same = (0..shape.len()).all(|d| shape[d] == 1 || at.coefs[d] == dense.coefs[d]);
+                let offset = usize::try_from(at.offset).ok()?;
+                same.then_some((memory, offset))
             }
             _ => None,
         }

@@ -142,10 +142,10 @@ pub(crate) fn lower(
             let fill = operands.get(2)?.over(shape);
             let mut forms = Vec::new();
             let mut tests = Vec::new();
-            for d in 0..rank {
+            for (d, (&from, &to)) in x.shape.iter().zip(shape).enumerate() {
                 let form = Affine::index(d, rank, 1, -padding.get(2 * d).copied()?);
-                if x.shape[d] != shape[d] {
-                    tests.push((form.clone(), x.shape[d] as i64));
+                if from != to {
+                    tests.push((form.clone(), from as i64));
                 }
                 forms.push(form);
             }
@@ -448,6 +448,7 @@ fn softmax(x: &Operand, dim: i64, element: ElementType) -> Option<Lowered> {
         result: cast(binary(Binary::Mul, power, scale), element),
         by_element: true,
         output: element,
+        terms: false,
     };
     Some(Lowered::Rows { program, order })
 }
@@ -528,6 +529,7 @@ pub(crate) fn layer_norm(x: &Operand, added: Option<&Operand>, weights: [&Operan
         result: cast(binary(Binary::Add, scaled, beta), element),
         by_element: true,
         output: element,
+        terms: false,
     })
 }
 
@@ -553,5 +555,6 @@ pub(crate) fn rms_norm(x: &Operand, scale: &Operand, eps: f32) -> Option<RowProg
         result: cast(binary(Binary::Mul, binary(Binary::Mul, value, factor), scale), element),
         by_element: true,
         output: element,
+        terms: false,
     })
 }

@@ -17,7 +17,7 @@ use crate::program::Reduction;
 
 use super::affine::{Affine, merge};
 use super::emit::{Emitter, Point, held};
-use super::map_kernel::{Generated, lanes};
+use super::map_kernel::{Generated, lanes, split};
 use super::node::Node;
 
 /// A reduction of each row.
@@ -39,6 +39,8 @@ pub(crate) struct RowProgram {
     pub result: Arc<Node>,
     pub by_element: bool,
     pub output: ElementType,
+    /// Write the elements as terms of products too (see [`super::split_width`]).
+    pub terms: bool,
 }
 
 /// Steps of a row that a lane keeps in registers.
@@ -136,6 +138,7 @@ impl RowProgram {
         let mut e = self.emitter("fused_rows")?;
         let index = e.index_type();
         e.prologue();
+        let terms = if self.terms { Some(e.terms()?) } else { None };
         let builtin = |e: &mut Emitter, b: Builtin| {
             let value = e.b.emit(Op::Builtin(b), &[Scalar::U32.into()]);
             e.b.convert(value, index)
@@ -223,11 +226,18 @@ impl RowProgram {
             for ((point, column, valid), memo) in points.iter().zip(&mut memos) {
                 let values = e.with_memo(memo, |e| e.node(&self.result, point))?;
                 let at = e.bin(BinaryOp::Add, start, *column);
+                let write = |e: &mut Emitter| {
+                    e.store(self.output, at, &values)?;
+                    match terms {
+                        Some(terms) => split(e, terms, columns, [row, *column], &values),
+                        None => Some(()),
+                    }
+                };
                 match valid {
-                    None => e.store(self.output, at, &values)?,
+                    None => write(&mut e)?,
                     Some(valid) => {
                         e.b.push_block();
-                        e.store(self.output, at, &values)?;
+                        write(&mut e)?;
                         let then = e.b.pop_block();
                         e.b.if_(*valid, then, Default::default());
                     }
@@ -236,7 +246,7 @@ impl RowProgram {
         } else {
             self.store_row(&mut e, &outer, row, lane)?;
         }
-        let (kernel, inputs, checks) = e.finish();
+        let (kernel, inputs, checks) = e.finish(team * per_group);
         Some(Generated {
             kernel,
             inputs,
@@ -407,7 +417,7 @@ impl RowProgram {
         e.store(self.output, row, &values)?;
         let then = e.b.pop_block();
         e.b.if_(writes, then, Default::default());
-        let (kernel, inputs, checks) = e.finish();
+        let (kernel, inputs, checks) = e.finish(32 * slices);
         Some(Generated {
             kernel,
             inputs,

@@ -118,3 +118,30 @@ fn every_element_has_one_register() {
         }
     }
 }
+
+/// The PTX of a loop over a 16 × 16 tile that stores each element at `index`, an `i32` made from `%3` (column), `%4` (row) and `%1` (16).
+fn stored_at(index: &str) -> String {
+    let text = format!(
+        "kernel \"k\" {{\n  argument arg0 \"x\" buffer 0 device \"float\" size 4 align 4 element 4 access write\n  cooperative coop0 \"t\" \
+         destination f32 rows 16 columns 16 simdgroups 1 layout R matmul {{16 16 16}}\n  file 1 \"k\"\n  loc !1 1 1 1\n  body {{\n    \
+         %0: ptr<device> = argument arg0 !1\n    %1: i32 = const i32 16 !1\n    %2: i64 = const i64 4 !1\n    coop.init coop0 !1\n    \
+         coop.map coop0 !1 {{\n      %3..%4: i32 = coop.element_index !1\n      %5: bool = cmp.lt %3, %1 !1\n      if %5 !1 {{\n{index}        \
+         %8: i64 = convert %7 to i64 !1\n        %9: i64 = mul %8, %2 !1\n        %10: ptr<device> = offset %0, %9 !1\n        \
+         %11: f32 = coop.element coop0 !1\n        store %10, [%11] align 4 !1\n      }}\n    }}\n  }}\n}}\n"
+    );
+    let kernel = anymetal_ir::parse(&text).expect("the test's kernel");
+    crate::compile(&kernel, &crate::PtxOptions::default())
+        .expect("it compiles")
+        .text
+}
+
+#[test]
+fn neighbours_are_stored_together_where_addresses_grow_by_an_element() {
+    let row_major = stored_at("        %6: i32 = mul %4, %1 !1\n        %7: i32 = add %3, %6 !1\n");
+    // Two row blocks of two column blocks: four pairs, or eight single elements where a row is not aligned.
+    assert_eq!(row_major.matches("st.global.v2").count(), 4, "{row_major}");
+    assert_eq!(row_major.matches(" st.global.b32").count(), 8, "{row_major}");
+    let column_major = stored_at("        %6: i32 = mul %3, %1 !1\n        %7: i32 = add %4, %6 !1\n");
+    assert_eq!(column_major.matches("st.global.v2").count(), 0, "{column_major}");
+    assert_eq!(column_major.matches(" st.global.b32").count(), 8, "{column_major}");
+}

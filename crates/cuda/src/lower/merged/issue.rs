@@ -13,7 +13,7 @@ use crate::ptx::{Class, Reg};
 
 /// The constant part of a descriptor: 128-byte swizzle, and how far neighbouring groups of eight lines and (across K) of 64 columns are.
 fn descriptor_bits(leading_bytes: u32) -> u64 {
-    (1 << 62) | (u64::from(8 * LINE >> 4) << 32) | (u64::from(leading_bytes >> 4) << 16)
+    (1 << 62) | (u64::from((8 * LINE) >> 4) << 32) | (u64::from(leading_bytes >> 4) << 16)
 }
 
 impl<'k> Lower<'k> {

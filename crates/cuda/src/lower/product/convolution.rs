@@ -328,6 +328,7 @@ impl Convolution<'_> {
             masked: true,
             places: Some(begins),
             feed: Feed::Along,
+            scaled: false,
             whole: fma,
         }));
         let right = Side::Memory(Box::new(Lines {
@@ -346,6 +347,7 @@ impl Convolution<'_> {
             masked,
             places: None,
             feed: self.feed,
+            scaled: false,
             whole: fma,
         }));
         Contraction {

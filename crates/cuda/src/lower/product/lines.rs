@@ -122,6 +122,8 @@ pub(super) struct Lines {
     /// stride and start say.
     pub places: Option<Vec<(Reg, Reg)>>,
     pub feed: Feed,
+    /// Elements are multiplied by their scales one by one; only for [`Unit::Fma`].
+    pub scaled: bool,
     /// K runs are shared by all lanes of a fragment row ([`Unit::Fma`]).
     pub whole: bool,
 }
@@ -193,6 +195,9 @@ impl Lines {
 
     /// The condition for [`FastLines`] to work: strides, alignment and lines (`None`: always; `Err`: never).
     pub fn fast_condition(&self, l: &mut Lower, run: u32) -> Result<Option<Reg>, ()> {
+        if self.scaled {
+            return Err(());
+        }
         let bits = self.region.bits();
         let (contiguous, vector_bits) = match self.feed {
             Feed::Along => (self.k, (run * bits).min(128)),
@@ -344,7 +349,51 @@ impl Lines {
                 *word = def!(l, B32, "and.b32", "{word}, {mask}");
             }
         }
-        widen(l, &words, n, self.region.format, unit)
+        let mut values = widen(l, &words, n, self.region.format, unit);
+        if self.scaled {
+            for (e, value) in values.iter_mut().enumerate() {
+                let offset = Self::offset(run, e as u32, self.whole);
+                let at = first_k.add(l, Word::Known(offset as i32));
+                // A position past the end has no scale; its element is zero.
+                let last = end.add(l, Word::Known(-1));
+                let at = at.min(l, last);
+                let scale = self.element_scale(l, block, at, end);
+                *value = def!(l, F32, "mul.rn.f32", "{value}, {scale}");
+            }
+        }
+        values
+    }
+
+    /// The scale of an element of this lane's line.
+    fn element_scale(&self, l: &mut Lower, block: u32, k: Word, end: Word) -> Reg {
+        let Some(scales) = &self.region.scales else {
+            return def!(l, F32, "mov.f32", "0f3F800000");
+        };
+        let (line, _) = self.clamped(l, block, 1, false);
+        let line = self.start.add(l, Word::Reg(line));
+        let mut number = Wide::Known(0);
+        for (d, at) in [(self.outer, line), (self.k, k)] {
+            let at = at.widen(l);
+            let at = self.region.origin[d].add(l, at);
+            let per_scale = i64::from(scales.block[d]);
+            let at = match at {
+                _ if per_scale == 1 => at,
+                Wide::Known(at) => Wide::Known(at / per_scale),
+                Wide::Reg(at) => Wide::Reg(def!(l, B64, "div.u64", "{at}, {per_scale}")),
+            };
+            let offset = at.mul(l, scales.strides[d]);
+            number = number.add(l, offset);
+        }
+        let address = advance(l, scales.pointer, number);
+        let something = match end {
+            Word::Known(end) if end > 0 => None,
+            end => {
+                let end = end.reg(l);
+                Some(def!(l, Pred, "setp.gt.s32", "{end}, 0"))
+            }
+        };
+        let code = load_bits(l, scales.space, address, 0, 8, something);
+        super::unit::decode_scale(l, code)
     }
 
     /// Sets up addresses for whole windows.

@@ -7,6 +7,8 @@
 mod contract;
 mod convolution;
 mod emit;
+mod few;
+mod few_decode;
 mod fragments;
 mod lines;
 mod matrix8;
@@ -95,6 +97,21 @@ fn outer_dimension(descriptor: &MatmulDescriptor, right: bool) -> usize {
     }
 }
 
+/// The unit of a product: one that applies scales to sums of blocks of 32 along K, or fused multiply-adds where scales lie otherwise.
+fn unit_of_sources(l: &Lower, descriptor: &MatmulDescriptor, sources: &[Source; 2]) -> Unit {
+    let along_k = |(side, source): (usize, &Source)| match source {
+        Source::Memory(region) => region.scales.as_ref().is_none_or(|scales| {
+            let outer = outer_dimension(descriptor, side == 1);
+            scales.block[outer] == 1 && scales.block[1 - outer] == 32
+        }),
+        Source::Registers(_) => true,
+    };
+    if !sources.iter().enumerate().all(along_k) {
+        return Unit::Fma;
+    }
+    unit::unit_of(descriptor, sources[0].format(l), sources[1].format(l))
+}
+
 impl<'k> Lower<'k> {
     /// `matmul2d`.
     pub fn matmul(
@@ -139,12 +156,8 @@ impl<'k> Lower<'k> {
         free: [bool; 2],
         columns: ColumnMap,
     ) -> Result<Product<'a>> {
-        let formats = [sources[0].format(self), sources[1].format(self)];
-        let unit = unit::unit_of(descriptor, formats[0], formats[1]);
-        let scaled = sources.iter().any(Source::scaled);
-        if scaled && unit == Unit::Fma {
-            return self.unsupported("block scales beside a float operand");
-        }
+        let unit = unit_of_sources(self, descriptor, &sources);
+        let scaled = unit != Unit::Fma && sources.iter().any(Source::scaled);
         let mut feeds = [Feed::Single; 2];
         let mut maps = [
             Map::Natural,
@@ -277,7 +290,7 @@ impl<'k> Lower<'k> {
                     } else {
                         blocks
                     };
-                    if region.scales.is_some() {
+                    if region.scales.is_some() && !fma {
                         let (map, count) = if side == 1 {
                             (product.maps[1].accumulated(), 2 * blocks)
                         } else {
@@ -317,6 +330,7 @@ impl<'k> Lower<'k> {
                         masked,
                         places: None,
                         feed: product.feeds[side],
+                        scaled: fma && region.scales.is_some(),
                         whole: fma,
                     })));
                 }
@@ -397,8 +411,7 @@ impl<'k> Lower<'k> {
         sources: [Source; 2],
         target: &Region,
     ) -> Result {
-        let formats = [sources[0].format(self), sources[1].format(self)];
-        let unit = unit::unit_of(descriptor, formats[0], formats[1]);
+        let unit = unit_of_sources(self, descriptor, &sources);
         let size = [descriptor.m, descriptor.n];
         // An operand in registers belongs to one SIMD-group and is one tile.
         let registers = [0, 1].map(|side| matches!(sources[side], Source::Registers(_)));

@@ -1,4 +1,4 @@
-//! Stages filled by bulk tensor copies, which one elected thread issues.
+//! Stages filled by bulk tensor copies, which one thread issues for each operand: the first lane of warp 0 the left one, that of warp 1 the right one.
 //!
 //! The tensor maps are made by the kernel itself, because base, pitch and extents of an inline tensor are known nowhere else: put together in
 //! shared memory, copied to this block's part of the workspace, acquired. A stage has two barriers: *full*, which the copies complete, and
@@ -7,6 +7,9 @@
 use super::engine::{Engine, Source, put};
 use super::plan::{LINE, MAP_BYTES, Side};
 use crate::ptx::{Class, Reg};
+
+/// Stages that threads copy before bulk copies can begin.
+const AHEAD: u32 = 2;
 
 impl Engine<'_> {
     /// Initialises the barriers of the pipeline; every warp arrives once at an empty stage.
@@ -17,7 +20,7 @@ impl Engine<'_> {
         put!(self, "@{first} bra {skip}");
         for stage in 0..plan.stages {
             let full = plan.barriers() + 8 * stage;
-            put!(self, "mbarrier.init.shared.b64 [{}+{full}], 1", self.shared);
+            put!(self, "mbarrier.init.shared.b64 [{}+{full}], 2", self.shared);
             put!(
                 self,
                 "mbarrier.init.shared.b64 [{}+{}], {}",
@@ -133,20 +136,21 @@ impl Engine<'_> {
         self.writer.place(end);
     }
 
-    /// Starts the bulk copies of stage `stage` (a register) at step `at` (a register) of K.
-    fn load_stage(&mut self, workspace: Reg, stage_address: Reg, barrier: Reg, k: Reg) {
+    /// Starts the bulk copies of this warp's operand into a stage, from step `k` of K on. Addresses and `k` are registers.
+    fn load_stage(&mut self, map: Reg, stage_address: Reg, barrier: Reg, k: Reg) {
         let plan = self.plan;
-        put!(
-            self,
-            "mbarrier.arrive.expect_tx.shared.b64 _, [{barrier}], {}",
-            plan.stage_bytes()
-        );
+        let (second, right, end) = (self.p(), self.writer.label(), self.writer.label());
+        put!(self, "setp.ne.u32 {second}, {}, 0", self.warp);
+        put!(self, "@{second} bra {right}");
         for side in [Side::Left, Side::Right] {
-            let map = self.d();
+            if side == Side::Right {
+                put!(self, "bra {end}");
+                self.writer.place(right);
+            }
             put!(
                 self,
-                "add.u64 {map}, {workspace}, {}",
-                if side == Side::Left { 0 } else { MAP_BYTES }
+                "mbarrier.arrive.expect_tx.shared.b64 _, [{barrier}], {}",
+                plan.lines(side) * LINE
             );
             let lines = self.box_lines(side);
             for index in 0..plan.lines(side) / lines {
@@ -167,33 +171,48 @@ impl Engine<'_> {
                 );
             }
         }
+        self.writer.place(end);
     }
 
-    /// The product through bulk tensor copies that one thread issues. `workspace` (`.b64`) has room for two tensor maps.
+    /// The product through bulk tensor copies. `workspace` (`.b64`) has room for two tensor maps.
     pub fn bulk(&mut self, left: &Source, right: &Source, workspace: Reg, sums: &[Reg]) {
         let plan = self.plan;
         let stages = plan.stages;
         let steps = self.steps(left.depth);
         self.barrier();
         self.make_barriers();
+        // While the tensor maps are made, the first stages come by other means.
+        let ahead = if plan.reordered() { 0 } else { AHEAD.min(stages) };
+        if ahead > 0 {
+            self.fill_first([left, right], ahead);
+        }
         self.make_maps(left, right, workspace);
         self.barrier();
-        let elected = self.p();
-        put!(self, "setp.eq.u32 {elected}, {}, 0", self.thread);
+        let (elected, lane) = (self.p(), self.r());
+        put!(self, "and.b32 {lane}, {}, 31", self.thread);
+        put!(self, "setp.eq.u32 {elected}, {lane}, 0");
+        let speaks = self.p();
+        put!(self, "setp.eq.u32 {speaks}, {lane}, 0");
+        put!(self, "setp.lt.and.u32 {elected}, {}, 2, {elected}", self.warp);
         let fill_end = self.writer.label();
         put!(self, "@!{elected} bra {fill_end}");
-        put!(
-            self,
-            "fence.proxy.tensormap::generic.acquire.gpu [{workspace}], {MAP_BYTES}"
-        );
-        let second = self.d();
-        put!(self, "add.u64 {second}, {workspace}, {MAP_BYTES}");
-        put!(
-            self,
-            "fence.proxy.tensormap::generic.acquire.gpu [{second}], {MAP_BYTES}"
-        );
+        let map = self.d();
+        put!(self, "mad.wide.u32 {map}, {}, {MAP_BYTES}, {workspace}", self.warp);
+        put!(self, "fence.proxy.tensormap::generic.acquire.gpu [{map}], {MAP_BYTES}");
         for stage in 0..stages {
-            let (past, k, address, barrier) = (self.p(), self.r(), self.r(), self.r());
+            let barrier = self.r();
+            put!(
+                self,
+                "add.u32 {barrier}, {}, {}",
+                self.shared,
+                plan.barriers() + 8 * stage
+            );
+            if stage < ahead {
+                // Nothing to wait for at the barrier.
+                put!(self, "mbarrier.arrive.shared.b64 _, [{barrier}]");
+                continue;
+            }
+            let (past, k, address) = (self.p(), self.r(), self.r());
             put!(self, "setp.le.u32 {past}, {steps}, {stage}");
             put!(self, "@{past} bra {fill_end}");
             put!(self, "mov.b32 {k}, {}", stage * plan.step());
@@ -203,13 +222,7 @@ impl Engine<'_> {
                 self.shared,
                 stage * plan.stage_bytes()
             );
-            put!(
-                self,
-                "add.u32 {barrier}, {}, {}",
-                self.shared,
-                plan.barriers() + 8 * stage
-            );
-            self.load_stage(workspace, address, barrier, k);
+            self.load_stage(map, address, barrier, k);
         }
         self.writer.place(fill_end);
         put!(self, "bar.warp.sync 0xffffffff");
@@ -229,15 +242,12 @@ impl Engine<'_> {
         put!(self, "mov.b32 {parity}, 0");
         put!(self, "mov.b32 {last}, 0");
         put!(self, "mov.b32 {last_parity}, 0");
-        let lane = self.r();
-        put!(self, "and.b32 {lane}, {}, 31", self.thread);
-        let speaks = self.p();
-        put!(self, "setp.eq.u32 {speaks}, {lane}, 0");
         let (top, end) = (self.writer.label(), self.writer.label());
         self.writer.place(top);
         let done = self.p();
         put!(self, "setp.ge.u32 {done}, {step}, {steps}");
         put!(self, "@{done} bra {end}");
+        self.wait_first(step, ahead);
         let barrier = self.r();
         put!(self, "mad.lo.u32 {barrier}, {stage}, 8, {}", self.shared);
         self.wait_barrier(barrier, plan.barriers(), parity);
@@ -284,7 +294,7 @@ impl Engine<'_> {
             self.shared
         );
         put!(self, "add.u32 {full}, {free}, {}", plan.barriers());
-        self.load_stage(workspace, address, full, k);
+        self.load_stage(map, address, full, k);
         self.writer.place(refill_end);
         put!(self, "bar.warp.sync 0xffffffff");
         put!(self, "mov.b32 {last}, {stage}");
@@ -294,7 +304,50 @@ impl Engine<'_> {
         put!(self, "bra.uni {top}");
         self.writer.place(end);
         self.wait_products(0);
+        if ahead > 0 {
+            put!(self, "cp.async.wait_group 0");
+        }
         self.drop_barriers();
+    }
+
+    /// Starts to copy the first stages by `cp.async`, a group for each.
+    fn fill_first(&mut self, sources: [&Source; 2], stages: u32) {
+        let copiers = [
+            self.copier(Side::Left, sources[0]),
+            self.copier(Side::Right, sources[1]),
+        ];
+        let filled = self.r();
+        put!(self, "mov.b32 {filled}, 0");
+        for stage in 0..stages {
+            let address = self.r();
+            put!(
+                self,
+                "add.u32 {address}, {}, {}",
+                self.shared,
+                stage * self.plan.stage_bytes()
+            );
+            self.fill(&[&copiers[0], &copiers[1]], address, filled);
+        }
+    }
+
+    /// Waits for the stage of one of the first steps, which threads copied: each for its own part, then all for each other.
+    fn wait_first(&mut self, step: Reg, stages: u32) {
+        if stages == 0 {
+            return;
+        }
+        let (later, end) = (self.p(), self.writer.label());
+        put!(self, "setp.ge.u32 {later}, {step}, {stages}");
+        put!(self, "@{later} bra {end}");
+        for stage in 0..stages {
+            let (other, next) = (self.p(), self.writer.label());
+            put!(self, "setp.ne.u32 {other}, {step}, {stage}");
+            put!(self, "@{other} bra {next}");
+            put!(self, "cp.async.wait_group {}", stages - 1 - stage);
+            self.writer.place(next);
+        }
+        put!(self, "fence.proxy.async.shared::cta");
+        self.barrier();
+        self.writer.place(end);
     }
 
     /// The next stage in the ring; its parity flips where the ring begins again.

@@ -98,7 +98,7 @@ impl Engine<'_> {
     }
 
     /// Copies one stage, whose shared address is in a register, and moves on by a step of K.
-    fn fill(&mut self, copiers: &[&Copier], stage: Reg, filled: Reg) {
+    pub(super) fn fill(&mut self, copiers: &[&Copier], stage: Reg, filled: Reg) {
         for copier in copiers {
             self.copy(copier, stage, filled);
         }
@@ -106,7 +106,7 @@ impl Engine<'_> {
         put!(self, "add.u32 {filled}, {filled}, {}", self.plan.step());
     }
 
-    fn copier(&mut self, side: Side, source: &Source) -> Copier {
+    pub(super) fn copier(&mut self, side: Side, source: &Source) -> Copier {
         let plan = self.plan;
         let (chunk, line, offset, swizzled) = (self.r(), self.r(), self.r(), self.r());
         put!(self, "and.b32 {chunk}, {}, 7", self.thread);
@@ -164,9 +164,9 @@ impl Engine<'_> {
             let left = this.r();
             put!(this, "sub.s32 {left}, {extent}, {at}");
             put!(this, "sub.s32 {left}, {left}, {add}");
-            put!(this, "shl.b32 {left}, {left}, {}", bytes.trailing_zeros());
-            put!(this, "min.s32 {left}, {left}, 16");
+            put!(this, "min.s32 {left}, {left}, {}", 16 / bytes);
             put!(this, "max.s32 {left}, {left}, 0");
+            put!(this, "shl.b32 {left}, {left}, {}", bytes.trailing_zeros());
             left
         };
         let stride = plan.stride();
@@ -197,7 +197,7 @@ impl Engine<'_> {
         } else {
             let per_box = plan.step() / stride;
             for index in 0..plan.lines(copier.side) / stride {
-                let (in_box, column) = (index % per_box, index / per_box * 64);
+                let (in_box, column) = (index % per_box, index / per_box * plan.box_rows());
                 let whole = chunk_bytes(self, copier.rows, copier.inner, column);
                 let (there, size, at) = (self.p(), self.r(), self.r());
                 put!(self, "add.u32 {at}, {k}, {}", in_box * stride);

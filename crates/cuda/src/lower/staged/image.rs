@@ -46,14 +46,17 @@ impl Original {
 }
 
 impl Engine<'_> {
-    /// Returns when the rows that this threadgroup needs of each operand are there, for the thread that issues bulk copies.
+    /// Returns when the rows that this threadgroup needs of each operand are there, for the threads that issue bulk copies.
     pub fn make_images(&mut self, originals: &[Original]) {
         for original in originals {
             self.take_groups(original);
         }
-        let others = self.p();
+        // The first lane of each of the first two warps issues copies.
+        let (others, lane) = (self.p(), self.r());
         let end = self.writer.label();
-        put!(self, "setp.ne.u32 {others}, {}, 0", self.thread);
+        put!(self, "and.b32 {lane}, {}, 31", self.thread);
+        put!(self, "setp.ne.u32 {others}, {lane}, 0");
+        put!(self, "setp.ge.or.u32 {others}, {}, 2, {others}", self.warp);
         put!(self, "@{others} bra {end}");
         for original in originals {
             let (group, last) = self.groups(original);

@@ -13,13 +13,15 @@ mod operands;
 mod order;
 mod plan;
 mod select;
+#[cfg(test)]
+mod tests;
 mod widened;
 
 use anymetal_ir::{CoopId, MatmulDescriptor, Operand, Scalar, TensorRef};
 
 use self::engine::{Engine, Source};
 use self::epilogue::Target;
-use self::plan::{Plan, Side};
+use self::plan::{Input, Plan, Side};
 use self::select::Feed;
 use self::widened::{Packed, Packing};
 use super::{Lower, Result};
@@ -107,6 +109,11 @@ impl Lower<'_> {
                 self.writer.place(joined);
             }
         }
+        if plan.input == Input::F32 {
+            // Of infinities and of numbers that round to one the rest is NaN; the general product knows what comes out.
+            let finite = self.staged_all_finite(&plan, &sums);
+            ptx!(self, "@!{finite} bra {generic}");
+        }
         self.staged_end(&plan, &sink, &sums);
         ptx!(self, "bra.uni {end}");
         self.writer.place(generic);
@@ -164,6 +171,7 @@ impl Lower<'_> {
     fn staged_registers(&mut self, plan: &Plan, sink: &Sink) -> Vec<Reg> {
         if let Sink::Tile(id) = sink
             && self.tile(*id).element == Scalar::F32
+            && plan.input != Input::F32
         {
             let places = (0..plan.sums()).map(|place| plan.place_of(place));
             return places.map(|(rb, nb, i)| self.tile_reg(*id, rb, nb, i)).collect();
@@ -176,7 +184,15 @@ impl Lower<'_> {
         match sink {
             Sink::Tile(id) if descriptor.accumulate => {
                 let tile = self.tile(*id);
-                if tile.element != Scalar::F32 {
+                if tile.element == Scalar::F32 {
+                    for (place, sum) in sums.iter().enumerate() {
+                        let (rb, nb, i) = plan.place_of(place as u32);
+                        let from = self.tile_reg(*id, rb, nb, i);
+                        if from != *sum {
+                            ptx!(self, "mov.f32 {sum}, {from}");
+                        }
+                    }
+                } else {
                     for (place, sum) in sums.iter().enumerate() {
                         let (rb, nb, i) = plan.place_of(place as u32);
                         let pair = self.tile_pair(*id, rb, nb);
@@ -204,6 +220,20 @@ impl Lower<'_> {
         }
     }
 
+    /// True for the whole threadgroup if all its sums are finite.
+    fn staged_all_finite(&mut self, plan: &Plan, sums: &[Reg]) -> Reg {
+        let (largest, all, mine) = (self.u32(0), self.reg(Class::Pred), self.reg(Class::Pred));
+        for sum in sums {
+            let bits = self.reg(Class::B32);
+            ptx!(self, "mov.b32 {bits}, {sum}");
+            ptx!(self, "and.b32 {bits}, {bits}, 0x7fffffff");
+            ptx!(self, "max.u32 {largest}, {largest}, {bits}");
+        }
+        ptx!(self, "setp.lt.u32 {mine}, {largest}, 0x7f800000");
+        ptx!(self, "barrier.red.and.pred {all}, 0, {}, {mine}", plan.threads());
+        all
+    }
+
     /// Puts the sums where they belong.
     fn staged_end(&mut self, plan: &Plan, sink: &Sink, sums: &[Reg]) {
         match sink {
@@ -216,7 +246,16 @@ impl Lower<'_> {
                 // What comes next may use the staging area.
                 self.engine(*plan).barrier();
                 let ty = match self.tile(*id).element {
-                    Scalar::F32 => return,
+                    Scalar::F32 => {
+                        for (place, sum) in sums.iter().enumerate() {
+                            let (rb, nb, i) = plan.place_of(place as u32);
+                            let to = self.tile_reg(*id, rb, nb, i);
+                            if to != *sum {
+                                ptx!(self, "mov.f32 {to}, {sum}");
+                            }
+                        }
+                        return;
+                    }
                     Scalar::F16 => "f16x2",
                     _ => "bf16x2",
                 };

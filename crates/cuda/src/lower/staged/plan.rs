@@ -20,6 +20,10 @@ pub enum Input {
     BF16,
     /// fp8 e4m3.
     E4M3,
+    /// `float`, as exact as sums in `float` are.
+    F32,
+    /// `float`, rounded to 11 significant bits.
+    TF32,
 }
 
 impl Input {
@@ -28,6 +32,7 @@ impl Input {
         match self {
             Input::F16 | Input::BF16 => 2,
             Input::E4M3 => 1,
+            Input::F32 | Input::TF32 => 4,
         }
     }
 
@@ -37,6 +42,7 @@ impl Input {
             Input::F16 => "f16",
             Input::BF16 => "bf16",
             Input::E4M3 => "e4m3",
+            Input::F32 | Input::TF32 => "tf32",
         }
     }
 
@@ -46,6 +52,7 @@ impl Input {
             Input::F16 => 6,
             Input::BF16 => 10,
             Input::E4M3 => 0,
+            Input::F32 | Input::TF32 => 7,
         }
     }
 }
@@ -70,12 +77,23 @@ pub enum Unit {
     },
 }
 
+/// Which part of the tile a warp holds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Bands {
+    /// Any.
+    Free,
+    /// Its band of rows, as a cooperative tensor has it: with `wgmma`, not 16 rows of each 64.
+    Rows,
+    /// Its band of columns.
+    Columns,
+}
+
 /// A product of a whole threadgroup whose operands pass through shared memory in stages.
 ///
 /// A stage holds 128 bytes along K of both operands (64 elements of 16 bits). An operand is a sequence of *lines* of 128 bytes, swizzled as
 /// `wgmma` and tensor maps know it: 16-byte chunk `c` of line `l` lies at `128·l + 16·(c ^ (l & 7))`.
-/// If K runs along memory, a line is a row (column) of the tile, in the order of [`Plan::row_of_line`]. Otherwise lines come in boxes of 64, one
-/// for each 64 rows (columns): line `64·q + k` is rows `64·q…` at step `k` of K.
+/// If K runs along memory, a line is a row (column) of the tile, in the order of [`Plan::row_of_line`]. Otherwise lines come in boxes of
+/// 64, one for each 64 rows (columns): line `64·q + k` is rows `64·q…` at step `k` of K. (With elements of 32 bits, 32 instead of 64.)
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Plan {
     /// Rows of the tile.
@@ -94,8 +112,8 @@ pub struct Plan {
     pub right_along_k: bool,
     /// Stages of the pipeline.
     pub stages: u32,
-    /// Each warp gets its band of rows as a cooperative tensor has it, instead of the 16-row slices of 64-row blocks.
-    pub banded: bool,
+    /// Which part of the tile each warp has to hold.
+    pub bands: Bands,
 }
 
 impl Plan {
@@ -120,12 +138,17 @@ impl Plan {
         }
     }
 
+    /// Rows (columns) in a line of an operand that does not run along K.
+    pub const fn box_rows(&self) -> u32 {
+        LINE / self.input.bytes()
+    }
+
     /// Lines of an operand in a stage.
     pub const fn lines(&self, side: Side) -> u32 {
         if self.along_k(side) {
             self.extent(side)
         } else {
-            self.extent(side).div_ceil(64) * self.step()
+            self.extent(side).div_ceil(self.box_rows()) * self.step()
         }
     }
 
@@ -190,9 +213,13 @@ impl Plan {
         self.blocks() * self.warp_columns() / 2
     }
 
-    /// Sums of a stage are added to the sums of all in `f32`, because the tensor cores keep fewer bits of sums of fp8.
+    /// Sums of a stage are added to the sums of all in `f32`: the tensor cores keep fewer bits of sums of fp8, and truncate sums of `float`.
     pub const fn promotes(&self) -> bool {
-        matches!(self.input, Input::E4M3)
+        match self.input {
+            Input::E4M3 => true,
+            Input::F32 => self.sums() <= 64,
+            _ => false,
+        }
     }
 
     /// Sums take so many registers that a whole stage does not fit beside them.
@@ -205,18 +232,28 @@ impl Plan {
         let split = match self.unit {
             Unit::Warpgroup => {
                 matches!(self.warps, 4 | 8)
+                    && self.input.bytes() <= 2
                     && self.m.is_multiple_of(WGMMA_ROWS * self.groups())
                     && self.n <= 256
-                    && (!self.banded || self.blocks() == 1 || self.left_along_k)
+                    && match self.bands {
+                        Bands::Free => true,
+                        Bands::Rows => self.blocks() == 1 || self.left_along_k,
+                        Bands::Columns => false,
+                    }
             }
             Unit::Warp { columns } => {
                 matches!(self.warps, 1 | 2 | 4 | 8 | 16)
                     && self.warps.is_multiple_of(columns)
                     && self.m.is_multiple_of(16 * self.warps / columns)
                     && self.n.is_multiple_of(16 * columns)
-                    && (self.left_along_k || self.m.is_multiple_of(64))
-                    && (!self.banded || columns == 1)
-                    && self.input.bytes() == 2
+                    && (self.left_along_k || self.m.is_multiple_of(self.box_rows()))
+                    && match self.bands {
+                        Bands::Free => true,
+                        Bands::Rows => columns == 1,
+                        Bands::Columns => columns == self.warps,
+                    }
+                    && self.input.bytes() >= 2
+                    && (self.left_along_k && self.right_along_k || self.stride() <= self.step())
             }
         };
         split
@@ -226,9 +263,11 @@ impl Plan {
             && self.n.is_multiple_of(16)
             && self.lines(Side::Left).is_multiple_of(self.stride())
             && self.lines(Side::Right).is_multiple_of(self.stride())
-            && (self.input.bytes() == 2 || (self.left_along_k && self.right_along_k))
+            && (self.input.bytes() >= 2 || (self.left_along_k && self.right_along_k))
+            // Two numbers for each element leave no room for many addresses.
+            && (!matches!(self.input, Input::F32) || self.sums() <= 64 || (self.left_along_k && self.right_along_k))
             && self.blocks() > 0
-            && self.sums() <= if self.input.bytes() == 2 { 128 } else { 96 }
+            && self.sums() <= if self.input.bytes() == 1 { 96 } else { 128 }
     }
 
     /// Lines that the threadgroup moves at once, a chunk of 16 bytes a thread.
@@ -241,14 +280,14 @@ impl Plan {
     pub const fn row_steps(&self) -> (u32, u32, u32) {
         let of_warp = 16 * self.blocks();
         match self.unit {
-            Unit::Warpgroup if !self.banded => (WGMMA_ROWS * self.blocks(), 16, WGMMA_ROWS),
+            Unit::Warpgroup if !matches!(self.bands, Bands::Rows) => (WGMMA_ROWS * self.blocks(), 16, WGMMA_ROWS),
             _ => (4 * of_warp, of_warp, 16),
         }
     }
 
     /// The left operand's lines are not in the order of the tile's rows: `wgmma` gives rows 16·w of 64 to warp w, a band wants them elsewhere.
     pub const fn reordered(&self) -> bool {
-        matches!(self.unit, Unit::Warpgroup) && self.banded && self.blocks() > 1
+        matches!(self.unit, Unit::Warpgroup) && matches!(self.bands, Bands::Rows) && self.blocks() > 1
     }
 
     /// Of a sum of a warp: its block of 8 rows, its block of 8 columns, and which of two neighbouring columns it is.
@@ -282,7 +321,7 @@ mod tests {
         left_along_k: true,
         right_along_k: true,
         stages: 4,
-        banded: false,
+        bands: Bands::Free,
     };
 
     #[test]
@@ -299,7 +338,7 @@ mod tests {
         let plan = Plan {
             n: 128,
             warps: 4,
-            banded: true,
+            bands: Bands::Rows,
             ..LARGE
         };
         assert!(plan.fits() && plan.reordered());
@@ -313,11 +352,11 @@ mod tests {
     #[test]
     fn warps_cover_the_tile_once() {
         for unit in [Unit::Warpgroup, Unit::Warp { columns: 4 }, Unit::Warp { columns: 1 }] {
-            for banded in [false, true] {
+            for bands in [Bands::Free, Bands::Rows] {
                 let plan = Plan {
                     n: 128,
                     unit,
-                    banded,
+                    bands,
                     ..LARGE
                 };
                 if !plan.fits() {

@@ -4,7 +4,7 @@ use anymetal_formats::ElementFormat;
 use anymetal_ir::{AddressSpace, ArgumentKind, MatmulDescriptor, Operand, Scalar, TensorRef};
 
 use super::epilogue::Output;
-use super::plan::{Input, Plan, Unit};
+use super::plan::{Bands, Input, Plan, Unit};
 use super::widened::Packing;
 use crate::lower::{ColumnMap, Lower};
 use crate::options::Target;
@@ -48,11 +48,13 @@ fn inputs(
     a: &TensorRef,
     b: &TensorRef,
 ) -> Option<(Input, Option<[Packing; 2]>)> {
-    use ElementFormat::{BF16, F16, Fp8E4M3, Fp8E5M2};
+    use ElementFormat::{BF16, F16, F32, Fp8E4M3, Fp8E5M2};
     let scaled = a.scales.is_some() || b.scales.is_some();
     match (a.format, b.format) {
         (BF16, BF16) if !scaled => return Some((Input::BF16, None)),
         (F16, F16) if !scaled => return Some((Input::F16, None)),
+        (F32, F32) if !scaled && descriptor.relaxed_precision => return Some((Input::TF32, None)),
+        (F32, F32) if !scaled => return Some((Input::F32, None)),
         (Fp8E4M3, Fp8E4M3) if !scaled && descriptor.relaxed_precision && target.has_wgmma() => {
             return Some((Input::E4M3, None));
         }
@@ -107,7 +109,11 @@ impl Lower<'_> {
             left_along_k: !descriptor.transpose_left,
             right_along_k: descriptor.transpose_right,
             stages: 3,
-            banded: matches!(destination, Operand::Coop(_)),
+            bands: match destination {
+                Operand::Tensor(_) => Bands::Free,
+                Operand::Coop(id) if self.tile(*id).by_rows => Bands::Rows,
+                Operand::Coop(_) => Bands::Columns,
+            },
         };
         let room = self.staged_room();
         let direct = |plan: Plan| Selected {
@@ -194,12 +200,14 @@ impl Lower<'_> {
             Operand::Tensor(_) => None,
             Operand::Coop(id) => {
                 let tile = self.tile(*id);
-                let whole = tile.by_rows
+                let bands = if tile.by_rows {
+                    tile.band_rows.is_multiple_of(16) && tile.band_rows * simdgroups == tile.rows
+                } else {
+                    tile.band_columns.is_multiple_of(16) && tile.band_columns * simdgroups == tile.columns
+                };
+                let whole = bands
                     && tile.column_map == ColumnMap::Natural
-                    && tile.band_rows.is_multiple_of(16)
-                    && (tile.rows, tile.columns) == (descriptor.m, descriptor.n)
-                    && tile.band_rows * simdgroups == tile.rows
-                    && tile.columns.is_multiple_of(8);
+                    && (tile.rows, tile.columns) == (descriptor.m, descriptor.n);
                 match tile.element {
                     Scalar::F32 if whole => Some(Output::F32),
                     Scalar::F16 if whole => Some(Output::F16),

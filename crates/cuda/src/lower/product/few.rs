@@ -1,0 +1,754 @@
+//! Few rows by quantised columns: each weight is read once, by wide loads, and decoded in registers.
+//!
+//! A layer of a language model that writes a token at a time waits for its weights, so bytes in flight count: each SIMD-group copies windows of
+//! its own into a ring in shared memory, several ahead. The weights are the rows of `mma`'s left operand (16 at a time), the activation's rows
+//! its 8 columns. SIMD-groups share out the tile's columns, 64 each, and K, window by window; partial sums meet in shared memory. Sums of a
+//! block of 32 are multiplied by their scale. Scales that could take that out of range (or are NaN) are noticed on the way, and the
+//! product is left to the general path.
+
+use anymetal_formats::ElementFormat;
+use anymetal_ir::{AddressSpace, ArgumentKind, MatmulDescriptor, Operand};
+
+use super::MAX_K;
+use super::emit::{Wide, Word, advance, both, branch_if, branch_unless, def, float, step};
+use super::region::{Region, region};
+use super::target::store_one;
+use super::unit::{Unit, unit_of};
+use crate::lower::check::AccessKind;
+use crate::lower::{Lower, Result};
+use crate::ptx;
+use crate::ptx::{Class, Reg};
+
+/// Columns that a SIMD-group takes at most: few, so that many SIMD-groups hide each other's latencies.
+const COLUMNS: u32 = 32;
+/// Elements along K that share a scale, and that a lane's row has a run of.
+const BLOCK: u32 = 32;
+/// Blocks of K in a window.
+const BLOCKS: u32 = 4;
+/// Elements along K in a window.
+const WINDOW: u32 = BLOCK * BLOCKS;
+/// Distance of rows in the shared sums, in elements: spreads a fragment's stores over all banks.
+const fn pitch(columns: u32) -> u32 {
+    columns + 4
+}
+
+/// How a product of few rows is cut.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Cut {
+    pub unit: Unit,
+    pub format: ElementFormat,
+    scaled: bool,
+    /// Columns of the tile, and of a SIMD-group.
+    columns: u32,
+    own_columns: u32,
+    /// SIMD-groups that share columns and split K.
+    splits: u32,
+    simdgroups: u32,
+    /// Windows in a SIMD-group's ring.
+    stages: u32,
+}
+
+impl Cut {
+    /// The cut of a product that this path has.
+    fn of(
+        descriptor: &MatmulDescriptor,
+        simdgroups: u32,
+        left: &Region,
+        right: &Region,
+        target: &Region,
+        room: u32,
+    ) -> Option<Cut> {
+        use ElementFormat as E;
+        let device = |region: &Region| matches!(region.space, AddressSpace::Device | AddressSpace::Constant);
+        let columns = descriptor.n;
+        let own_columns = columns.min(COLUMNS);
+        let groups = columns / own_columns;
+        let fits = descriptor.m <= 16
+            && !descriptor.transpose_left
+            && descriptor.transpose_right
+            && simdgroups >= 2
+            && columns.is_multiple_of(16)
+            && columns.is_multiple_of(own_columns)
+            && simdgroups.is_multiple_of(groups)
+            && [left, right, target].into_iter().all(device)
+            && left.scales.is_none();
+        let scaled = match &right.scales {
+            Some(scales) if scales.block[..] == [BLOCK, 1] => true,
+            Some(_) => return None,
+            None => false,
+        };
+        let unit = unit_of(descriptor, left.format, right.format);
+        let known = matches!(
+            (left.format, right.format),
+            (
+                E::F16,
+                E::Int4B | E::UInt4B | E::Fp4E2M1 | E::Fp8E4M3 | E::Fp8E5M2 | E::I8 | E::U8
+            ) | (E::BF16, E::Int4B | E::UInt4B | E::I8 | E::U8)
+        );
+        let mut cut = Cut {
+            unit,
+            format: right.format,
+            scaled,
+            columns,
+            own_columns,
+            splits: simdgroups / groups.max(1),
+            simdgroups,
+            stages: 0,
+        };
+        cut.stages = (room / (simdgroups * cut.stage_bytes()).max(1)).min(6);
+        (fits && known && cut.stages >= 2).then_some(cut)
+    }
+
+    /// Bytes of a row of weights in a window.
+    fn row_bytes(&self) -> u32 {
+        WINDOW * self.format.bits() as u32 / 8
+    }
+
+    /// Bytes of a window: the weights, then the scales of each row's blocks.
+    fn stage_bytes(&self) -> u32 {
+        self.own_columns * (self.row_bytes() + if self.scaled { BLOCKS } else { 0 })
+    }
+
+    /// Rows of weights of a lane.
+    fn lines(&self) -> u32 {
+        self.own_columns / 8
+    }
+
+    /// Words of 8 weights.
+    fn words(&self) -> u32 {
+        8 * self.format.bits() as u32 / 32
+    }
+
+    /// Weights come out as pairs (e, e + 4), not (2·e, 2·e + 1).
+    fn crossed(&self) -> bool {
+        self.format.bits() == 4
+    }
+
+    /// What sums are multiplied by in the end: FP4 is decoded without its factor.
+    fn factor(&self) -> f32 {
+        if self.format == ElementFormat::Fp4E2M1 {
+            16384.0
+        } else {
+            1.0
+        }
+    }
+
+    /// Rings, or the sums that replace them.
+    fn shared_bytes(&self) -> u32 {
+        let rings = self.simdgroups * self.stages * self.stage_bytes();
+        rings.max(self.splits * 16 * pitch(self.columns) * 4)
+    }
+}
+
+/// Addresses of a lane, moved from window to window.
+struct Cursor {
+    /// Of each line, the 16 bytes that this lane copies first.
+    weights: Vec<Reg>,
+    /// Of two lines, the scales.
+    scales: Vec<Reg>,
+    activation: Vec<Reg>,
+    /// Where in a stage this lane's copies of line 0 go: weights (one or two), scales.
+    weights_to: Vec<Reg>,
+    scales_to: Option<Reg>,
+    /// The ring.
+    ring: Reg,
+}
+
+impl Lower<'_> {
+    /// Lowers the product if it is one of few rows by quantised columns; false if not.
+    pub fn few_rows_matmul(
+        &mut self,
+        descriptor: &MatmulDescriptor,
+        simdgroups: u32,
+        left: &Operand,
+        right: &Operand,
+        destination: &Operand,
+    ) -> Result<bool> {
+        let (Operand::Tensor(a), Operand::Tensor(b), Operand::Tensor(c)) = (left, right, destination) else {
+            return Ok(false);
+        };
+        if self.options.checked || !self.options.target.has_fp8_conversion() || descriptor.m > 16 || simdgroups < 2 {
+            return Ok(false);
+        }
+        let activation = region(self, a, AccessKind::Read)?;
+        let weights = region(self, b, AccessKind::Read)?;
+        let target = region(self, c, AccessKind::Write)?;
+        let room = self.few_room();
+        let Some(cut) = Cut::of(descriptor, simdgroups, &activation, &weights, &target, room) else {
+            return Ok(false);
+        };
+        let (general, done) = (self.writer.label(), self.writer.label());
+        let Some(end) = self.few_condition(descriptor, &activation, &weights, general) else {
+            return Ok(false);
+        };
+        let rows = activation.inside(self, 1, Word::Known(0), Some(descriptor.m));
+        let columns = weights.inside(self, 1, Word::Known(0), Some(descriptor.n));
+        for inside in [rows, columns] {
+            let inside = inside.reg(self);
+            let none = def!(self, Pred, "setp.eq.s32", "{inside}, 0");
+            branch_if(self, none, general);
+        }
+        self.stage(cut.shared_bytes());
+        let shared = def!(self, B32, "mov.u32", "smem");
+        // The least and the greatest scale.
+        let range = [self.u32(100 << 23), self.u32(100 << 23)];
+        let (many, summed) = (self.writer.label(), self.writer.label());
+        let row_count = rows.reg(self);
+        let more = def!(self, Pred, "setp.gt.s32", "{row_count}, 8");
+        if descriptor.m > 8 {
+            branch_if(self, more, many);
+        }
+        self.few_sums(&cut, &activation, &weights, rows, columns, end, 1, range, shared);
+        if descriptor.m > 8 {
+            ptx!(self, "bra.uni {summed}");
+            self.writer.place(many);
+            self.few_sums(&cut, &activation, &weights, rows, columns, end, 2, range, shared);
+        }
+        self.writer.place(summed);
+        let threads = 32 * simdgroups;
+        if cut.scaled {
+            let low = def!(self, Pred, "setp.lt.u32", "{}, {}", range[0], 40u32 << 23);
+            let rare = self.reg(Class::Pred);
+            ptx!(self, "setp.gt.or.u32 {rare}, {}, {}, {low}", range[1], 240u32 << 23);
+            let any = self.reg(Class::Pred);
+            ptx!(self, "barrier.red.or.pred {any}, 0, {threads}, {rare}");
+            branch_if(self, any, general);
+        } else {
+            ptx!(self, "barrier.sync 0, {threads}");
+        }
+        self.few_store(descriptor, &cut, &target, rows, columns, shared);
+        ptx!(self, "barrier.sync 0, {threads}");
+        ptx!(self, "bra.uni {done}");
+        self.writer.place(general);
+        if !self.staged_matmul(descriptor, simdgroups, left, right, destination)? {
+            self.matmul(descriptor, simdgroups, left, right, destination)?;
+        }
+        self.writer.place(done);
+        Ok(true)
+    }
+
+    /// Shared memory that rings may take: a kernel's own takes 32 KB at most.
+    fn few_room(&self) -> u32 {
+        let kernel = self.kernel;
+        let own = kernel
+            .memory
+            .iter()
+            .any(|object| object.space == AddressSpace::Threadgroup)
+            || kernel
+                .arguments
+                .iter()
+                .any(|argument| matches!(argument.kind, ArgumentKind::Threadgroup { .. }));
+        let room = match self.options.target.sm {
+            90 | 100 | 103 => 208,
+            _ => 94,
+        };
+        1024 * (room - if own { 32 } else { 0 })
+    }
+
+    /// Goes to `general` where wide loads do not fit. K, or `None` where they never fit.
+    fn few_condition(
+        &mut self,
+        descriptor: &MatmulDescriptor,
+        activation: &Region,
+        weights: &Region,
+        general: crate::ptx::Label,
+    ) -> Option<Reg> {
+        let mut end = match descriptor.k {
+            Some(k) => Wide::Known(k.into()),
+            None => activation.extents[0],
+        };
+        for valid in [activation.valid[0], weights.valid[0], Wide::Known(MAX_K)] {
+            end = end.min(self, valid);
+        }
+        let end = match end {
+            Wide::Known(end) => self.u32(end as u32),
+            Wide::Reg(end) => def!(self, B32, "cvt.u32.u64", "{end}"),
+        };
+        // Whole windows, and addresses that are multiples of the loads.
+        let rest = def!(self, B32, "and.b32", "{end}, {}", WINDOW - 1);
+        let mut all = Some(def!(self, Pred, "setp.eq.u32", "{rest}, 0"));
+        let mut loads = vec![(activation.pointer, activation.first, activation.strides[1], 16, 8)];
+        let elements = 128 / weights.bits();
+        loads.push((weights.pointer, weights.first, weights.strides[1], 16, elements));
+        for stride in [activation.strides[0], weights.strides[0]] {
+            match stride {
+                Wide::Known(1) => {}
+                Wide::Known(_) => return None,
+                Wide::Reg(stride) => {
+                    let one = def!(self, Pred, "setp.eq.s64", "{stride}, 1");
+                    all = both(self, all, Some(one));
+                }
+            }
+        }
+        if let Some(scales) = &weights.scales {
+            match scales.strides[0] {
+                Wide::Known(1) => {}
+                Wide::Known(_) => return None,
+                Wide::Reg(stride) => {
+                    let one = def!(self, Pred, "setp.eq.s64", "{stride}, 1");
+                    all = both(self, all, Some(one));
+                }
+            }
+            let first = self.few_first_scale(weights);
+            loads.push((scales.pointer, first, scales.strides[1], BLOCKS, BLOCKS));
+            // Windows begin where blocks do.
+            let phase = weights.origin[0];
+            loads.push((weights.pointer, phase, Wide::Known(0), 1, BLOCK));
+        }
+        for (pointer, first, stride, bytes, elements) in loads {
+            let mut low = def!(self, B32, "cvt.u32.u64", "{pointer}");
+            low = def!(self, B32, "and.b32", "{low}, {}", bytes - 1);
+            for part in [first, stride] {
+                let part = match part {
+                    Wide::Known(n) => self.u32(n as u32),
+                    Wide::Reg(part) => def!(self, B32, "cvt.u32.u64", "{part}"),
+                };
+                let part = def!(self, B32, "and.b32", "{part}, {}", elements - 1);
+                low = def!(self, B32, "or.b32", "{low}, {part}");
+            }
+            let fits = def!(self, Pred, "setp.eq.u32", "{low}, 0");
+            all = both(self, all, Some(fits));
+        }
+        if let Some(all) = all {
+            branch_unless(self, all, general);
+        }
+        Some(end)
+    }
+
+    /// Number of the scale of the region's first element.
+    fn few_first_scale(&mut self, weights: &Region) -> Wide {
+        let Some(scales) = &weights.scales else {
+            return Wide::Known(0);
+        };
+        let block = match weights.origin[0] {
+            Wide::Known(origin) => Wide::Known(origin >> 5),
+            Wide::Reg(origin) => Wide::Reg(def!(self, B64, "shr.s64", "{origin}, 5")),
+        };
+        let along = block.mul(self, scales.strides[0]);
+        let across = weights.origin[1].mul(self, scales.strides[1]);
+        along.add(self, across)
+    }
+
+    /// A SIMD-group's part of the sums of `8 · row_blocks` rows, into shared memory.
+    #[allow(clippy::too_many_arguments)]
+    fn few_sums(
+        &mut self,
+        cut: &Cut,
+        activation: &Region,
+        weights: &Region,
+        rows: Word,
+        columns: Word,
+        end: Reg,
+        row_blocks: u32,
+        range: [Reg; 2],
+        shared: Reg,
+    ) {
+        let simdgroup = self.geometry.simdgroup;
+        let (g, t) = (self.geometry.fragment_row, self.geometry.fragment_pair);
+        let groups = cut.columns / cut.own_columns;
+        let split = def!(self, B32, "div.u32", "{simdgroup}, {groups}");
+        let before = def!(self, B32, "mul.lo.u32", "{split}, {groups}");
+        let group = def!(self, B32, "sub.u32", "{simdgroup}, {before}");
+        let first_column = def!(self, B32, "mul.lo.u32", "{group}, {}", cut.own_columns);
+        let tiles = cut.own_columns / 16;
+        let sums: Vec<[Reg; 4]> = (0..tiles * row_blocks)
+            .map(|_| [0; 4].map(|_| def!(self, F32, "mov.f32", "0f00000000")))
+            .collect();
+
+        // Windows split, split + splits, … are this SIMD-group's.
+        let windows = def!(self, B32, "div.u32", "{end}, {WINDOW}");
+        let left = def!(self, B32, "sub.s32", "{windows}, {split}");
+        let left = def!(self, B32, "add.s32", "{left}, {}", cut.splits - 1);
+        let left = def!(self, B32, "div.s32", "{left}, {}", cut.splits);
+        let finished = self.writer.label();
+        let none = def!(self, Pred, "setp.le.s32", "{left}, 0");
+        branch_if(self, none, finished);
+
+        let cursor = self.few_cursor(
+            cut,
+            activation,
+            weights,
+            rows,
+            columns,
+            [split, first_column],
+            row_blocks,
+            shared,
+        );
+        // The ring is filled but for one stage.
+        let to_load = self.copy(left);
+        let load_stage = self.u32(0);
+        for _ in 1..cut.stages {
+            self.few_copy(cut, &cursor, load_stage, to_load);
+        }
+        let x: Vec<Reg> = (0..row_blocks * BLOCKS * 4).map(|_| self.reg(Class::B32)).collect();
+        let stage = self.u32(0);
+        let again = self.writer.label();
+        self.writer.place(again);
+        // Of two row blocks there is no room for all of a window.
+        if row_blocks == 1 {
+            for block in 0..BLOCKS {
+                self.few_activation(&cursor, block, &x);
+            }
+        }
+        ptx!(self, "cp.async.wait_group {}", cut.stages - 2);
+        // Every lane's copies are there, and every lane is done with the stage that is filled next.
+        ptx!(self, "bar.warp.sync 0xffffffff");
+        self.few_copy(cut, &cursor, load_stage, to_load);
+        self.few_multiply(cut, &cursor, stage, &x, &sums, row_blocks, range);
+        for &address in &cursor.activation {
+            step(self, address, Wide::Known((2 * cut.splits * WINDOW).into()));
+        }
+        self.few_next_stage(cut, stage);
+        ptx!(self, "sub.s32 {left}, {left}, 1");
+        let more = def!(self, Pred, "setp.gt.s32", "{left}, 0");
+        branch_if(self, more, again);
+        self.writer.place(finished);
+        ptx!(self, "cp.async.wait_all");
+        // The sums take the place of the rings.
+        ptx!(self, "barrier.sync 0, {}", 32 * cut.simdgroups);
+
+        // Row 8·nb + 2·t + i, column 16·mb + 8·h + g of the split's own matrix.
+        let split_rows = def!(self, B32, "mul.lo.u32", "{split}, 16");
+        let row = def!(self, B32, "mad.lo.u32", "{t}, 2, {split_rows}");
+        let column = def!(self, B32, "add.u32", "{first_column}, {g}");
+        let place = def!(self, B32, "mad.lo.u32", "{row}, {}, {column}", pitch(cut.columns));
+        let place = def!(self, B32, "mad.lo.u32", "{place}, 4, {shared}");
+        for mb in 0..tiles {
+            for nb in 0..row_blocks {
+                let block = sums[(mb * row_blocks + nb) as usize];
+                for (e, sum) in block.into_iter().enumerate() {
+                    let (h, i) = (e as u32 / 2, e as u32 % 2);
+                    let offset = 4 * ((8 * nb + i) * pitch(cut.columns) + 16 * mb + 8 * h);
+                    ptx!(self, "st.shared.f32 [{place}+{offset}], {sum}");
+                }
+            }
+        }
+    }
+
+    /// Where a lane copies from and to.
+    #[allow(clippy::too_many_arguments)]
+    fn few_cursor(
+        &mut self,
+        cut: &Cut,
+        activation: &Region,
+        weights: &Region,
+        rows: Word,
+        columns: Word,
+        [split, first_column]: [Reg; 2],
+        row_blocks: u32,
+        shared: Reg,
+    ) -> Cursor {
+        let (g, t) = (self.geometry.fragment_row, self.geometry.fragment_pair);
+        let bits = weights.bits();
+        let first_k = def!(self, B32, "mul.lo.u32", "{split}, {WINDOW}");
+        let line_address = |l: &mut Self, region: &Region, line: Reg, inside: Word, k: Reg| {
+            let last = inside.add(l, Word::Known(-1));
+            let line = def!(l, B32, "min.s32", "{line}, {last}");
+            let line = Word::Reg(line).widen(l);
+            let across = line.mul(l, region.strides[1]);
+            let k = Word::Reg(k).widen(l);
+            let index = across.add(l, k);
+            let index = region.first.add(l, index);
+            let bit = index.mul(l, Wide::Known(region.bits().into())).reg(l);
+            let bytes = def!(l, B64, "shr.s64", "{bit}, 3");
+            advance(l, region.pointer, Wide::Reg(bytes))
+        };
+        // 16 bytes of each line's 64 (or two of 128).
+        let copy_k = def!(self, B32, "mad.lo.u32", "{t}, {}, {first_k}", 128 / bits);
+        let run_k = def!(self, B32, "mad.lo.u32", "{t}, 8, {first_k}");
+        let mut cursor = Cursor {
+            weights: Vec::new(),
+            scales: Vec::new(),
+            activation: Vec::new(),
+            weights_to: Vec::new(),
+            scales_to: None,
+            ring: shared,
+        };
+        for line in 0..cut.lines() {
+            let line = def!(self, B32, "add.u32", "{g}, {}", 8 * line);
+            let line = def!(self, B32, "add.u32", "{line}, {first_column}");
+            cursor.weights.push(line_address(self, weights, line, columns, copy_k));
+        }
+        for block in 0..row_blocks {
+            let line = def!(self, B32, "add.u32", "{g}, {}", 8 * block);
+            cursor
+                .activation
+                .push(line_address(self, activation, line, rows, run_k));
+        }
+        let ring_bytes = cut.stages * cut.stage_bytes();
+        let simdgroup = self.geometry.simdgroup;
+        let ring = def!(self, B32, "mad.lo.u32", "{simdgroup}, {ring_bytes}, {shared}");
+        cursor.ring = ring;
+        let row = def!(self, B32, "mad.lo.u32", "{g}, {}, {ring}", cut.row_bytes());
+        for part in 0..cut.row_bytes() / 64 {
+            let chunk = def!(self, B32, "add.u32", "{t}, {}", 4 * part);
+            let swizzle = self.few_swizzle(cut);
+            let chunk = def!(self, B32, "xor.b32", "{chunk}, {swizzle}");
+            cursor
+                .weights_to
+                .push(def!(self, B32, "mad.lo.u32", "{chunk}, 16, {row}"));
+        }
+        if let Some(scales) = &weights.scales {
+            // Lane pair t copies the scales of lines t, t + 4, ….
+            let line = def!(self, B32, "mad.lo.u32", "{t}, 8, {g}");
+            let to = def!(self, B32, "mad.lo.u32", "{line}, {BLOCKS}, {ring}");
+            let to = def!(self, B32, "add.u32", "{to}, {}", cut.own_columns * cut.row_bytes());
+            cursor.scales_to = Some(to);
+            let last = columns.add(self, Word::Known(-1));
+            let first = self.few_first_scale(weights);
+            let block = def!(self, B32, "mul.lo.u32", "{split}, {BLOCKS}");
+            let block = Word::Reg(block).widen(self);
+            let first = first.add(self, block);
+            for part in 0..cut.lines().div_ceil(4) {
+                let line = def!(self, B32, "add.u32", "{line}, {}", 32 * part);
+                let line = def!(self, B32, "add.u32", "{line}, {first_column}");
+                let line = def!(self, B32, "min.s32", "{line}, {last}");
+                let line = Word::Reg(line).widen(self);
+                let across = line.mul(self, scales.strides[1]);
+                let at = first.add(self, across);
+                cursor.scales.push(advance(self, scales.pointer, at));
+            }
+        }
+        // Loops move them.
+        for address in cursor
+            .weights
+            .iter_mut()
+            .chain(&mut cursor.scales)
+            .chain(&mut cursor.activation)
+        {
+            *address = self.copy(*address);
+        }
+        cursor
+    }
+
+    /// What the 16-byte chunks of a lane's rows are exchanged by, so that a fragment's loads fall into all banks.
+    fn few_swizzle(&mut self, cut: &Cut) -> Reg {
+        let g = self.geometry.fragment_row;
+        if cut.row_bytes() == 64 {
+            let half = def!(self, B32, "shr.u32", "{g}, 1");
+            def!(self, B32, "and.b32", "{half}, 3")
+        } else {
+            let low = def!(self, B32, "and.b32", "{g}, 3");
+            def!(self, B32, "shl.b32", "{low}, 1")
+        }
+    }
+
+    /// Copies the next window into the stage that is next, if there is one; a group in any case.
+    fn few_copy(&mut self, cut: &Cut, cursor: &Cursor, stage: Reg, to_load: Reg) {
+        let skip = self.writer.label();
+        let none = def!(self, Pred, "setp.le.s32", "{to_load}, 0");
+        branch_if(self, none, skip);
+        for (line, &from) in cursor.weights.iter().enumerate() {
+            for (part, &to) in cursor.weights_to.iter().enumerate() {
+                let to = def!(self, B32, "add.u32", "{to}, {stage}");
+                let offset = line as u32 * 8 * cut.row_bytes();
+                ptx!(
+                    self,
+                    "cp.async.cg.shared.global.L2::128B [{to}+{offset}], [{from}+{}], 16",
+                    64 * part
+                );
+            }
+            step(self, from, Wide::Known((cut.splits * cut.row_bytes()).into()));
+        }
+        if let Some(to) = cursor.scales_to {
+            let to = def!(self, B32, "add.u32", "{to}, {stage}");
+            for (part, &from) in cursor.scales.iter().enumerate() {
+                // Narrow tiles have no line for the last lanes.
+                let guard = if cut.lines() < 4 * (part as u32 + 1) {
+                    let pair = self.geometry.fragment_pair;
+                    let line = def!(self, B32, "add.u32", "{pair}, {}", 4 * part);
+                    let there = def!(self, Pred, "setp.lt.u32", "{line}, {}", cut.lines());
+                    format!("@{there} ")
+                } else {
+                    String::new()
+                };
+                let offset = part as u32 * 32 * BLOCKS;
+                ptx!(
+                    self,
+                    "{guard}cp.async.ca.shared.global [{to}+{offset}], [{from}], {BLOCKS}"
+                );
+                step(self, from, Wide::Known((cut.splits * BLOCKS).into()));
+            }
+        }
+        ptx!(self, "sub.s32 {to_load}, {to_load}, 1");
+        self.few_next_stage(cut, stage);
+        self.writer.place(skip);
+        ptx!(self, "cp.async.commit_group");
+    }
+
+    fn few_next_stage(&mut self, cut: &Cut, stage: Reg) {
+        let bytes = cut.stage_bytes();
+        ptx!(self, "add.u32 {stage}, {stage}, {bytes}");
+        let end = def!(self, Pred, "setp.eq.u32", "{stage}, {}", cut.stages * bytes);
+        ptx!(self, "selp.b32 {stage}, 0, {stage}, {end}");
+    }
+
+    /// Loads the activation's elements of a block of a window.
+    fn few_activation(&mut self, cursor: &Cursor, block: u32, to: &[Reg]) {
+        for (nb, &address) in cursor.activation.iter().enumerate() {
+            if let [a, b, c, d, ..] = to[4 * (nb * BLOCKS as usize + block as usize)..] {
+                ptx!(
+                    self,
+                    "ld.global.v4.b32 {{{a}, {b}, {c}, {d}}}, [{address}+{}]",
+                    2 * BLOCK * block
+                );
+            }
+        }
+    }
+
+    /// Multiplies a window.
+    #[allow(clippy::too_many_arguments)]
+    fn few_multiply(
+        &mut self,
+        cut: &Cut,
+        cursor: &Cursor,
+        stage: Reg,
+        x: &[Reg],
+        sums: &[[Reg; 4]],
+        row_blocks: u32,
+        range: [Reg; 2],
+    ) {
+        let (g, t) = (self.geometry.fragment_row, self.geometry.fragment_pair);
+        let stage = def!(self, B32, "add.u32", "{stage}, {}", cursor.ring);
+        let row = def!(self, B32, "mad.lo.u32", "{g}, {}, {stage}", cut.row_bytes());
+        let swizzle = self.few_swizzle(cut);
+        let codes: Vec<Reg> = if cut.scaled {
+            let place = def!(self, B32, "mad.lo.u32", "{g}, {BLOCKS}, {stage}");
+            let first = cut.own_columns * cut.row_bytes();
+            (0..cut.lines())
+                .map(|line| def!(self, B32, "ld.shared.b32", "[{place}+{}]", first + line * 8 * BLOCKS))
+                .collect()
+        } else {
+            Vec::new()
+        };
+        for block in 0..BLOCKS {
+            if row_blocks > 1 {
+                self.few_activation(cursor, block, x);
+            }
+            let activation: Vec<Vec<Reg>> = (0..row_blocks)
+                .map(|nb| {
+                    let w = &x[(4 * (nb * BLOCKS + block)) as usize..][..4];
+                    if !cut.crossed() {
+                        return w.to_vec();
+                    }
+                    // Pairs (e, e + 4).
+                    let pair =
+                        |l: &mut Self, a: Reg, b: Reg, selector: &str| def!(l, B32, "prmt.b32", "{a}, {b}, {selector}");
+                    vec![
+                        pair(self, w[0], w[2], "0x5410"),
+                        pair(self, w[0], w[2], "0x7632"),
+                        pair(self, w[1], w[3], "0x5410"),
+                        pair(self, w[1], w[3], "0x7632"),
+                    ]
+                })
+                .collect();
+            // The eight weights of this lane's run: a word of 16 bytes, or half of them.
+            let place = if cut.words() == 1 {
+                let chunk = def!(self, B32, "xor.b32", "{swizzle}, {block}");
+                let place = def!(self, B32, "mad.lo.u32", "{chunk}, 16, {row}");
+                def!(self, B32, "mad.lo.u32", "{t}, 4, {place}")
+            } else {
+                let half = def!(self, B32, "shr.u32", "{t}, 1");
+                let chunk = def!(self, B32, "add.u32", "{half}, {}", 2 * block);
+                let chunk = def!(self, B32, "xor.b32", "{chunk}, {swizzle}");
+                let place = def!(self, B32, "mad.lo.u32", "{chunk}, 16, {row}");
+                let odd = def!(self, B32, "and.b32", "{t}, 1");
+                def!(self, B32, "mad.lo.u32", "{odd}, 8, {place}")
+            };
+            for mb in 0..cut.own_columns / 16 {
+                let halves = [0, 1].map(|h| {
+                    let offset = (2 * mb + h) * 8 * cut.row_bytes();
+                    let words = if cut.words() == 1 {
+                        vec![def!(self, B32, "ld.shared.b32", "[{place}+{offset}]")]
+                    } else {
+                        let (a, b) = (self.reg(Class::B32), self.reg(Class::B32));
+                        ptx!(self, "ld.shared.v2.b32 {{{a}, {b}}}, [{place}+{offset}]");
+                        vec![a, b]
+                    };
+                    self.few_decode(cut, &words)
+                });
+                let scales = [0, 1].map(|h| {
+                    let codes = codes.get((2 * mb + h) as usize).copied();
+                    codes.map(|codes| self.few_scale(codes, block, range))
+                });
+                for nb in 0..row_blocks {
+                    let sum = sums[(mb * row_blocks + nb) as usize];
+                    let to = match scales[0] {
+                        Some(_) => [0; 4].map(|_| def!(self, F32, "mov.f32", "0f00000000")),
+                        None => sum,
+                    };
+                    let x = &activation[nb as usize];
+                    for step in 0..2 {
+                        let words = |half: &[Reg]| [half[2 * step], half[2 * step + 1]];
+                        let (low, high) = (words(&halves[0]), words(&halves[1]));
+                        super::unit::multiply(self, cut.unit, to, &low, &high, &words(x));
+                    }
+                    for (e, sum) in sum.into_iter().enumerate() {
+                        if let Some(scale) = scales[e / 2] {
+                            ptx!(self, "fma.rn.f32 {sum}, {}, {scale}, {sum}", to[e]);
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// Adds up the splits' sums and stores the tile.
+    fn few_store(
+        &mut self,
+        descriptor: &MatmulDescriptor,
+        cut: &Cut,
+        target: &Region,
+        rows: Word,
+        columns: Word,
+        shared: Reg,
+    ) {
+        let out_rows = target.inside(self, 1, Word::Known(0), Some(descriptor.m));
+        let out_columns = target.inside(self, 0, Word::Known(0), Some(descriptor.n));
+        let threads = 32 * cut.simdgroups;
+        let number = self.copy(self.geometry.hardware_thread);
+        let all = out_rows.reg(self);
+        let all = def!(self, B32, "mul.lo.u32", "{all}, {}", cut.columns);
+        let (again, done) = (self.writer.label(), self.writer.label());
+        self.writer.place(again);
+        let finished = def!(self, Pred, "setp.ge.u32", "{number}, {all}");
+        ptx!(self, "@{finished} bra {done}");
+        let row = def!(self, B32, "div.u32", "{number}, {}", cut.columns);
+        let before = def!(self, B32, "mul.lo.u32", "{row}, {}", cut.columns);
+        let column = def!(self, B32, "sub.u32", "{number}, {before}");
+        ptx!(self, "add.u32 {number}, {number}, {threads}");
+        let inside = def!(self, Pred, "setp.lt.s32", "{row}, {out_rows}");
+        let inside_column = def!(self, Pred, "setp.lt.s32", "{column}, {out_columns}");
+        let inside = def!(self, Pred, "and.pred", "{inside}, {inside_column}");
+        ptx!(self, "@!{inside} bra {again}");
+        let place = def!(self, B32, "mad.lo.u32", "{row}, {}, {column}", pitch(cut.columns));
+        let place = def!(self, B32, "mad.lo.u32", "{place}, 4, {shared}");
+        let mut sum = None;
+        for split in 0..cut.splits {
+            let part = self.reg(Class::F32);
+            let offset = split * 16 * pitch(cut.columns) * 4;
+            ptx!(self, "ld.shared.f32 {part}, [{place}+{offset}]");
+            sum = Some(match sum {
+                None => part,
+                Some(sum) => def!(self, F32, "add.rn.f32", "{sum}, {part}"),
+            });
+        }
+        let Some(mut sum) = sum else { return };
+        if cut.factor() != 1.0 {
+            sum = def!(self, F32, "mul.rn.f32", "{sum}, {}", float(cut.factor()));
+        }
+        // What the operands do not have counts as zero.
+        let row_there = def!(self, Pred, "setp.lt.s32", "{row}, {rows}");
+        let there = def!(self, Pred, "setp.lt.s32", "{column}, {columns}");
+        let there = def!(self, Pred, "and.pred", "{there}, {row_there}");
+        let sum = def!(self, F32, "selp.f32", "{sum}, 0f00000000, {there}");
+        let (x, y) = (Word::Reg(column).widen(self), Word::Reg(row).widen(self));
+        let x = x.mul(self, target.strides[0]);
+        let y = y.mul(self, target.strides[1]);
+        let index = x.add(self, y);
+        let index = target.first.add(self, index);
+        store_one(self, target, index, sum, descriptor.accumulate);
+        ptx!(self, "bra {again}");
+        self.writer.place(done);
+    }
+}

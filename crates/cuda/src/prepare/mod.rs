@@ -1,0 +1,29 @@
+//! What this backend does to the IR before it lowers it: work that no other backend wants, because it is about having many bytes of
+//! memory traffic in flight in each thread.
+
+mod copy;
+mod growth;
+mod rows;
+mod shape;
+mod strided;
+
+use anymetal_ir::Kernel;
+
+use crate::PtxOptions;
+
+pub(crate) use growth::growth;
+pub(crate) use shape::asks_for_sizes;
+
+/// The kernel as it is lowered. Arguments, memory objects and locations keep their ids.
+pub(crate) fn prepare(kernel: &Kernel, options: &PtxOptions) -> Kernel {
+    let mut kernel = kernel.clone();
+    if let Some(size) = options.shape {
+        shape::run(&mut kernel, size);
+    }
+    // Checked code is slow for other reasons, and its order of accesses is the source's.
+    if !options.checked {
+        strided::run(&mut kernel, options);
+    }
+    debug_assert_eq!(anymetal_ir::verify(&kernel), Ok(()));
+    kernel
+}

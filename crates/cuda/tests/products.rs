@@ -1,0 +1,144 @@
+//! Which instructions products become, by the types of their operands.
+
+use anymetal_cuda::{PtxOptions, compile};
+
+/// A product of one SIMD-group: `left` [K, M] and `right` [K, N] (stored transposed) into `destination`.
+fn product(left: &str, right: &str, destination: &str, flags: &str, options: &PtxOptions) -> String {
+    let argument = |i: u32, format: &str, access: &str| {
+        format!("  argument arg{i} \"t{i}\" tensor {i} {{{format} device i32 [?, ?]}} access {access}\n")
+    };
+    let query = |i: u32, format: &str| {
+        let base = 3 + 5 * i;
+        let spec = format!("{{{format} device i32 [?, ?]}}");
+        format!(
+            "    %{}: ptr<device> = query %{i} {spec} pointer\n    %{}: i64 = query %{i} {spec} extent 0\n    %{}: i64 = query %{i} {spec} extent 1\n    \
+             %{}: i64 = query %{i} {spec} stride 0\n    %{}: i64 = query %{i} {spec} stride 1\n",
+            base,
+            base + 1,
+            base + 2,
+            base + 3,
+            base + 4
+        )
+    };
+    let view = |i: u32, format: &str| {
+        let b = 3 + 5 * i;
+        format!(
+            "{{%{b} device {format} base [%{}, %{}] strides [%{}, %{}] origin [%18, %18] extents [%{}, %{}]}}",
+            b + 1,
+            b + 2,
+            b + 3,
+            b + 4,
+            b + 1,
+            b + 2
+        )
+    };
+    let text = format!(
+        "kernel \"product\" {{\n{}{}{}  body {{\n    %0: u64 = handle arg0\n    %1: u64 = handle arg1\n    %2: u64 = handle arg2\n{}{}{}    \
+         %18: i64 = const i64 0\n    matmul {{16 32 ?{flags}}} simdgroups 1 left {} right {} destination {}\n  }}\n}}\n",
+        argument(0, left, "read"),
+        argument(1, right, "read"),
+        argument(2, destination, "write"),
+        query(0, left),
+        query(1, right),
+        query(2, destination),
+        view(0, left),
+        view(1, right),
+        view(2, destination),
+    );
+    let kernel = anymetal_ir::parse::parse(&text).unwrap_or_else(|error| panic!("{error}\n{text}"));
+    compile(&kernel, options).unwrap_or_else(|error| panic!("{error}")).text
+}
+
+#[test]
+fn the_instruction_follows_the_types() {
+    let options = PtxOptions::default();
+    for (left, right, destination, flags, wanted) in [
+        (
+            "f16",
+            "f16",
+            "f32",
+            "",
+            "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32",
+        ),
+        (
+            "bf16",
+            "bf16",
+            "bf16",
+            "",
+            "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32",
+        ),
+        (
+            "f16",
+            "fp8_e4m3",
+            "f16",
+            "",
+            "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32",
+        ),
+        (
+            "bf16",
+            "int4",
+            "f32",
+            "",
+            "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32",
+        ),
+        (
+            "f16",
+            "bf16",
+            "f32",
+            "",
+            "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32",
+        ),
+        (
+            "i8",
+            "int4",
+            "i32",
+            "",
+            "mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32",
+        ),
+        (
+            "u8",
+            "uint2",
+            "i32",
+            "",
+            "mma.sync.aligned.m16n8k32.row.col.s32.u8.u8.s32",
+        ),
+    ] {
+        let text = product(left, right, destination, flags, &options);
+        assert!(text.contains(wanted), "{left} × {right}: no {wanted} in\n{text}");
+        assert!(!text.contains("fma.rn.f32"), "{left} × {right}");
+    }
+}
+
+#[test]
+fn strict_floats_are_multiplied_by_fused_multiply_adds() {
+    let options = PtxOptions::default();
+    for (left, right) in [("f32", "f32"), ("f32", "f16"), ("bf16", "f32"), ("i8", "f32")] {
+        let text = product(left, right, "f32", "", &options);
+        assert!(
+            text.contains("fma.rn.f32") && !text.contains("mma.sync"),
+            "{left} × {right}"
+        );
+    }
+}
+
+#[test]
+fn whole_windows_are_read_by_wide_loads() {
+    let options = PtxOptions::default();
+    for (left, right) in [("f16", "f16"), ("i8", "i8"), ("fp8_e5m2", "fp8_e5m2")] {
+        let destination = if left == "i8" { "i32" } else { "f32" };
+        let text = product(left, right, destination, "", &options);
+        assert!(text.contains("ld.global.v4.b32"), "{left} × {right}");
+    }
+}
+
+#[test]
+fn fp8_is_converted_by_instructions_where_there_are_some() {
+    let convert = "cvt.rn.f16x2.e4m3x2";
+    let with = PtxOptions::default();
+    let without = PtxOptions {
+        target: anymetal_cuda::Target::SM_80,
+        ..PtxOptions::default()
+    };
+    assert!(product("fp8_e4m3", "fp8_e4m3", "f32", "", &with).contains(convert));
+    assert!(!product("fp8_e4m3", "fp8_e4m3", "f32", "", &without).contains(convert));
+}
