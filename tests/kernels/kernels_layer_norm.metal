@@ -19,15 +19,5 @@
 // expect 3: formula "(a0[i] + a5[i] - sum(k, 0, 100, a0[100 * floor(i / 100) + k] + a5[100 * floor(i / 100) + k]) / 100) /
 //     sqrt(sum(j, 0, 100, pow(a0[100 * floor(i / 100) + j] + a5[100 * floor(i / 100) + j] -
 //     sum(k, 0, 100, a0[100 * floor(i / 100) + k] + a5[100 * floor(i / 100) + k]) / 100, 2)) / 100 + 1e-5) * a1[i % 100] + a2[i % 100]"
-// run: rows by vectors
-// arg 0: buffer float (520, 4) = random(1, 9, 11)
-// arg 1: buffer float[520] = random(2)
-// arg 2: buffer float[520] = random(3)
-// arg 3: buffer float (520, 4) = zeros
-// arg 4: bytes = int 520, float 1e-5
-// arg 5: buffer float (520, 4) = random(4)
-// kernel: layer_norm_f32
-// expect 3: formula "(a0[i] - sum(k, 0, 520, a0[520 * floor(i / 520) + k]) / 520) / sqrt(sum(k, 0, 520, pow(a0[520 * floor(i / 520) + k], 2)) / 520 -
-//     pow(sum(k, 0, 520, a0[520 * floor(i / 520) + k]) / 520, 2) + 1e-5) * a1[i % 520] + a2[i % 520]"
 
 #include "../../kernels/layer_norm.metal"
