@@ -18,5 +18,15 @@
 // arg 0: buffer half (77, 3) = random(1, -5, 5)
 // arg 1: buffer half (77, 3) = zeros
 // arg 2: bytes = int 77
+// run: half, rows that begin where vectors do
+// kernel: softmax_f16
+// arg 0: buffer half (1048, 3) = random(1, -5, 5)
+// arg 1: buffer half (1048, 3) = zeros
+// arg 2: bytes = int 1048
+// run: bfloat, rows that begin between
+// kernel: softmax_bf16
+// arg 0: buffer bfloat (1049, 3) = random(1, -5, 5)
+// arg 1: buffer bfloat (1049, 3) = zeros
+// arg 2: bytes = int 1049
 
 #include "../../kernels/softmax.metal"

@@ -26,7 +26,7 @@ impl Lower<'_> {
         let old = self.reg(class);
         if let Some(guard) = guard {
             ptx!(self, "mov.b{} {old}, 0", ty.bits());
-            let (end, _) = (self.writer.label(), ());
+            let end = self.writer.label();
             ptx!(self, "@!{guard} bra {end}");
             self.atomic_access(op, space, address, &values, ty, old)?;
             self.writer.place(end);
