@@ -13,9 +13,9 @@ use crate::bytecode::{Dim, ElementType};
 use crate::error::{AssetError, OpError, ProgramError, RunError};
 use crate::program::{Detail, Graph, Program, ValueType, dims_text};
 
-use super::device::{Failure, Prepared};
+use super::device::{Failure, Prepared, Timed};
 use super::dispatch::Dispatcher;
-use super::plan::{Plan, PlanSummary, Source, StepOp, StepTime, Timer};
+use super::plan::{Plan, PlanSummary, Source, StepOp, StepTime};
 use super::walk::{Folded, Walk};
 
 /// Plans that a function keeps, the oldest goes first.
@@ -433,7 +433,7 @@ impl Function {
         planned: &(Plan, OnDevice),
         inputs: &[Array],
         states: &mut [Array],
-        timed: Option<Timer<'_>>,
+        timed: Option<Timed<'_>>,
     ) -> Result<Vec<Array>, RunError> {
         let (plan, prepared) = planned;
         match prepared {
@@ -449,7 +449,7 @@ impl Function {
         plan: &Plan,
         inputs: &[Array],
         states: &mut [Array],
-        mut timed: Option<Timer<'_>>,
+        mut timed: Option<Timed<'_>>,
     ) -> Result<Vec<Array>, RunError> {
         let mut slots: Vec<Option<Array>> = vec![None; plan.slots.len()];
         for (&slot, array) in plan.inputs.iter().zip(inputs) {

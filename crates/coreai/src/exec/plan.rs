@@ -9,9 +9,6 @@ use crate::program::OpCode;
 
 use super::native::Native;
 
-/// Is told what each step was, and how long it took.
-pub(super) type Timer<'a> = &'a mut dyn FnMut(&str, std::time::Duration);
-
 /// Where a step's operand comes from.
 #[derive(Clone, Debug)]
 pub(super) enum Source {

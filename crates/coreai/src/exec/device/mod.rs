@@ -18,7 +18,7 @@ use crate::bytecode::ElementType;
 
 use super::plan::StepOp;
 
-pub(super) use run::{Failure, Prepared};
+pub(super) use run::{Failure, Prepared, Timed};
 
 #[cfg(test)]
 mod tests;

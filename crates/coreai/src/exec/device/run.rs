@@ -10,9 +10,12 @@ use crate::bytecode::ElementType;
 use crate::error::OpError;
 use crate::exec::dispatch::Dispatcher;
 use crate::exec::kernel::tensor;
-use crate::exec::plan::{Plan, Timer};
+use crate::exec::plan::Plan;
 
 use super::{Action, Bind, DevicePlan, Dispatch, MemoryId, Site, Source, What, build, memory};
+
+/// What is told of each action's time.
+pub(in crate::exec) type Timed<'a> = &'a mut dyn FnMut(&str, Duration);
 
 /// A failure, and the step of the plan that it belongs to.
 pub(in crate::exec) struct Failure {
@@ -79,7 +82,7 @@ impl Prepared {
         dispatcher: &Dispatcher,
         inputs: &[Array],
         states: &mut [Array],
-        timed: Option<Timer<'_>>,
+        timed: Option<Timed<'_>>,
     ) -> Result<Vec<Array>, Failure> {
         let last = self.plan.actions.last().map_or(0, |a| a.step);
         let general = |error| Failure { step: last, error };
@@ -186,7 +189,7 @@ impl Prepared {
         dispatcher: &Dispatcher,
         inputs: &[Array],
         states: &mut [Array],
-        mut timed: Option<Timer<'_>>,
+        mut timed: Option<Timed<'_>>,
     ) -> Result<Vec<Array>, Failure> {
         let first = |error| Failure { step: 0, error };
         for (&id, array) in self.plan.inputs.iter().zip(inputs) {
