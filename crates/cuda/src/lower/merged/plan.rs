@@ -220,12 +220,17 @@ impl<'k> Lower<'k> {
             .iter()
             .chain(&right.base_extents)
             .all(|value| !variant.contains(value));
-        (fits && shared && self.covers(right, [inner, outer], variant)).then_some(product)
+        (fits && shared && self.starts_aligned(right) && self.covers(right, [inner, outer])).then_some(product)
+    }
+
+    /// True if the view's first column is a known one at a multiple of 16 bytes.
+    fn starts_aligned(&self, tensor: &TensorRef) -> bool {
+        self.constant(tensor.origin[0])
+            .is_some_and(|origin| origin.is_multiple_of(8) && origin <= i32::MAX as u64)
     }
 
     /// True if the tile in a view ends where the base ends and nowhere before.
-    fn covers(&self, tensor: &TensorRef, tile: [u32; 2], variant: &HashSet<ValueId>) -> bool {
-        let _ = variant;
+    fn covers(&self, tensor: &TensorRef, tile: [u32; 2]) -> bool {
         (0..2).all(|d| match tensor.extents[d] {
             Extent::Rest => true,
             Extent::Static(extent) => extent >= u64::from(tile[d]),
@@ -403,7 +408,7 @@ impl<'k> Lower<'k> {
                 .constant(left.origin[0])
                 .is_some_and(|origin| origin.is_multiple_of(8))
             && plan.first.depth.is_multiple_of(LINE_ELEMENTS)
-            && self.covers(left, [plan.first.depth, ROWS], variant);
+            && self.covers(left, [plan.first.depth, ROWS]);
         // The second's is a tile that becomes 16-bit, or is.
         let Operand::Coop(left) = plan.second.left else {
             return false;
