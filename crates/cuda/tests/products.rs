@@ -2,8 +2,19 @@
 
 use anymetal_cuda::{PtxOptions, compile};
 
-/// A product of one SIMD-group: `left` [K, M] and `right` [K, N] (stored transposed) into `destination`.
+/// A product of one SIMD-group: `left` [M, K] and `right` [K, N] into `destination`.
 fn product(left: &str, right: &str, destination: &str, flags: &str, options: &PtxOptions) -> String {
+    product_of(1, left, right, destination, flags, options)
+}
+
+fn product_of(
+    simdgroups: u32,
+    left: &str,
+    right: &str,
+    destination: &str,
+    flags: &str,
+    options: &PtxOptions,
+) -> String {
     let argument = |i: u32, format: &str, access: &str| {
         format!("  argument arg{i} \"t{i}\" tensor {i} {{{format} device i32 [?, ?]}} access {access}\n")
     };
@@ -34,7 +45,7 @@ fn product(left: &str, right: &str, destination: &str, flags: &str, options: &Pt
     };
     let text = format!(
         "kernel \"product\" {{\n{}{}{}  body {{\n    %0: u64 = handle arg0\n    %1: u64 = handle arg1\n    %2: u64 = handle arg2\n{}{}{}    \
-         %18: i64 = const i64 0\n    matmul {{16 32 ?{flags}}} simdgroups 1 left {} right {} destination {}\n  }}\n}}\n",
+         %18: i64 = const i64 0\n    matmul {{16 32 ?{flags}}} simdgroups {simdgroups} left {} right {} destination {}\n  }}\n}}\n",
         argument(0, left, "read"),
         argument(1, right, "read"),
         argument(2, destination, "write"),
@@ -129,6 +140,21 @@ fn whole_windows_are_read_by_wide_loads() {
         let text = product(left, right, destination, "", &options);
         assert!(text.contains("ld.global.v4.b32"), "{left} × {right}");
     }
+}
+
+#[test]
+fn few_rows_by_quantised_columns_go_through_rings() {
+    let options = PtxOptions::default();
+    let checked = PtxOptions {
+        checked: true,
+        ..PtxOptions::default()
+    };
+    let few = |left: &str, right: &str, options: &PtxOptions| {
+        product_of(4, left, right, "f32", " transpose_right", options).contains("cp.async.cg.shared.global.L2::128B")
+    };
+    assert!(few("f16", "int4", &options) && few("bf16", "uint4", &options) && few("f16", "fp8_e4m3", &options));
+    // Checked products and those of other types go the general way.
+    assert!(!few("f16", "int4", &checked) && !few("f16", "f32", &options));
 }
 
 #[test]

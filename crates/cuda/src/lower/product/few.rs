@@ -384,11 +384,10 @@ impl Lower<'_> {
         let stage = self.u32(0);
         let again = self.writer.label();
         self.writer.place(again);
-        // Of two row blocks there is no room for all of a window.
-        if row_blocks == 1 {
-            for block in 0..BLOCKS {
-                self.few_activation(&cursor, block, &x);
-            }
+        // Of two row blocks there is no room for all of a window: the rest is loaded two blocks ahead.
+        let ahead = if row_blocks == 1 { BLOCKS } else { 2 };
+        for block in 0..ahead {
+            self.few_activation(&cursor, block, &x);
         }
         ptx!(self, "cp.async.wait_group {}", cut.stages - 2);
         // Every lane's copies are there, and every lane is done with the stage that is filled next.
@@ -622,8 +621,8 @@ impl Lower<'_> {
             Vec::new()
         };
         for block in 0..BLOCKS {
-            if row_blocks > 1 {
-                self.few_activation(cursor, block, x);
+            if row_blocks > 1 && block + 2 < BLOCKS {
+                self.few_activation(cursor, block + 2, x);
             }
             let activation: Vec<Vec<Reg>> = (0..row_blocks)
                 .map(|nb| {
