@@ -102,12 +102,16 @@ kernel void ragged(plane x [[buffer(0)]],
     // The order of slots takes part, so these are no loops over elements.
     ushort before = 0;
     for (ushort i = 0; i < tile.get_capacity(); ++i) {
-        tile[i] = tile[i] * ELEMENT(2) + ELEMENT(1 + before - i);
+        if (tile.is_valid_element(i)) {
+            tile[i] = tile[i] * ELEMENT(2) + ELEMENT(1 + before - i);
+        }
         before = i + 1;
     }
 #else
-    for (auto it = tile.begin(); it != tile.end(); ++it) {
-        *it = *it * ELEMENT(2) + ELEMENT(1);
+    for (ushort i = 0; i < tile.get_capacity(); ++i) {
+        if (tile.is_valid_element(i)) {
+            tile[i] = tile[i] * ELEMENT(2) + ELEMENT(1);
+        }
     }
 #endif
     tile.store(whole);
@@ -128,7 +132,9 @@ kernel void ragged(plane x [[buffer(0)]],
 #else
     for (ushort i = 0; i < tile.get_capacity(); ++i) {
         const auto at = tile.get_multidimensional_index(i);
-        tile[i] = ELEMENT(100 * at[1] + at[0]);
+        if (tile.is_valid_element(i)) {
+            tile[i] = ELEMENT(100 * at[1] + at[0]);
+        }
     }
 #endif
     tile.store(places);
