@@ -175,15 +175,6 @@ impl Lower<'_> {
         emit!(self, B32, "or.b32", emit!(self, B32, "or.b32", kept, up), down)
     }
 
-    /// The hardware lane of a kernel's lane that is known.
-    pub fn constant_hardware_lane(&self, lane: u32) -> u32 {
-        if self.permuted_lanes {
-            lane & 0x11 | lane << 1 & 12 | lane >> 2 & 2
-        } else {
-            lane
-        }
-    }
-
     /// The hardware thread's position in `x` among all.
     pub(super) fn hardware_position_x(&mut self) -> Reg {
         let first = self.threadgroup_position(0);

@@ -22,6 +22,9 @@ impl Lower<'_> {
             let bits = emit!(self, B16, "cvt.u16.u32", emit!(self, B32, "or.b32", sign, quiet));
             result = emit!(self, B16, "selp.b16", bits, result, nan);
         }
+        if (from, scalar) == (Scalar::F16, Scalar::F32) {
+            self.forms.halves.insert(to, a);
+        }
         self.note_wide(to, operand, from, scalar, result);
         self.bind(to, result);
         Ok(())
@@ -292,7 +295,16 @@ impl Lower<'_> {
 
     pub fn encode(&mut self, to: ValueId, operand: ValueId, format: ElementFormat, saturate: bool) -> Result {
         let x = self.value(operand);
-        let result = self.encode_value(x, format, saturate);
+        let mut result = self.encode_value(x, format, saturate);
+        if let (Some(&half), ElementFormat::Fp8E5M2 | ElementFormat::Fp8E4M3) =
+            (self.forms.halves.get(&operand), format)
+        {
+            // Widening a `half` drops the sign of a NaN, so the sign comes from before.
+            let bits = emit!(self, B32, "cvt.u32.u16", half);
+            let sign = emit!(self, B32, "shl.b32", emit!(self, B32, "shr.u32", bits, 15), 7);
+            let magnitude = emit!(self, B32, "and.b32", result, 0x7f);
+            result = emit!(self, B32, "or.b32", magnitude, sign);
+        }
         self.bind(to, result);
         Ok(())
     }

@@ -58,6 +58,8 @@ pub(crate) struct AddressForms {
     low: HashMap<ValueId, Reg>,
     /// `f32` values that were decoded from 8-bit floats: the code.
     pub(super) decoded: HashMap<ValueId, (Reg, ElementFormat)>,
+    /// `f32` values that were widened from `half`: the `half`.
+    pub(super) halves: HashMap<ValueId, Reg>,
     /// The kernel has pointers of 32 bits, so `low` is worth its text.
     short_pointers: bool,
 }
@@ -76,6 +78,9 @@ impl AddressForms {
         }
         if let Some(&decoded) = from.decoded.get(&value) {
             self.decoded.insert(value, decoded);
+        }
+        if let Some(&half) = from.halves.get(&value) {
+            self.halves.insert(value, half);
         }
     }
 }

@@ -1,4 +1,3 @@
-#![allow(dead_code)] // Until every room is furnished.
 //! IR to PTX. [`Lower`] is the state of one compilation; every file here is one kind of operation.
 //!
 //! A SIMD-group is a warp, a threadgroup a block. The kernel's structured control flow becomes branches and labels; values and locals

@@ -57,12 +57,6 @@ impl Lower<'_> {
         }
     }
 
-    /// `mov` into the register of a new result.
-    pub fn set(&mut self, to: ValueId, from: Reg) {
-        let reg = self.define(to);
-        ptx!(self, "mov.{} {reg}, {from}", reg.class.ptx());
-    }
-
     /// The low bits of a `.b32` register as a number of a type of up to 32 bits: sign- or zero-extended.
     pub fn normalise(&mut self, reg: Reg, ty: Scalar) -> Reg {
         match ty {

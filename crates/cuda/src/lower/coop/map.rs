@@ -13,7 +13,6 @@ use crate::ptx::Reg;
 /// The element that a copy of a map's body works on.
 #[derive(Clone)]
 pub(super) struct Element {
-    over: CoopId,
     tile: Tile,
     place: LanePlace,
     rb: u32,
@@ -66,7 +65,6 @@ impl<'k> Lower<'k> {
                     let column_valid = self.column_valid(&tile, place, nb, i);
                     let valid = self.both(row_valid, column_valid);
                     self.coops.element = Some(Element {
-                        over,
                         tile,
                         place,
                         rb,
@@ -185,13 +183,7 @@ impl<'k> Lower<'k> {
 
     pub(super) fn coop_element_index(&mut self, inst: &Inst) -> Result {
         let Element {
-            over: _,
-            tile,
-            place,
-            rb,
-            nb,
-            i,
-            ..
+            tile, place, rb, nb, i, ..
         } = self.element()?;
         let mut results = inst.results();
         if tile.role != CoopRole::RowReduction {

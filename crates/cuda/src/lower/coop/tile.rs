@@ -252,20 +252,6 @@ impl Lower<'_> {
         self.plus(place.column, tile.column_offset(nb, i))
     }
 
-    /// The row in the tile (of all SIMD-groups) of row block `rb`, `.b32`.
-    pub fn fragment_row(&mut self, id: CoopId, rb: u32) -> Reg {
-        let tile = self.tile(id);
-        let place = self.lane_place(&tile);
-        self.place_row(place, rb)
-    }
-
-    /// The column in the tile (of all SIMD-groups) of register column (nb, i), `.b32`.
-    pub fn fragment_column(&mut self, id: CoopId, nb: u32, i: u32) -> Reg {
-        let tile = self.tile(id);
-        let place = self.lane_place(&tile);
-        self.place_column(&tile, place, nb, i)
-    }
-
     /// A predicate that is true where this lane has an element of the tile in row block `rb`; `None` if it always has.
     pub fn row_valid(&mut self, tile: &Tile, place: LanePlace, rb: u32) -> Option<Reg> {
         if !tile.row_may_pad(rb) {

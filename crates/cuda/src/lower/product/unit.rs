@@ -61,15 +61,6 @@ impl Unit {
         }
     }
 
-    /// Elements in a 32-bit word of an operand.
-    pub fn per_word(self) -> u32 {
-        match self {
-            Unit::F16 | Unit::Bf16 => 2,
-            Unit::Tf32 | Unit::Fma => 1,
-            Unit::Bytes { .. } => 4,
-        }
-    }
-
     /// What sums are.
     pub fn sum(self) -> Scalar {
         match self {

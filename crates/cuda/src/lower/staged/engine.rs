@@ -64,17 +64,6 @@ impl Engine<'_> {
         self.writer.reg(Class::Pred)
     }
 
-    /// Registers for the sums of this thread, zero.
-    ///
-    /// Sum `(block·n/8 + column block)·4 + 2·h + i` is row `16·warp + 8·h + lane/4` of a 64-row block, column `8·column block + 2·(lane % 4) + i`.
-    pub fn sums(&mut self) -> Vec<Reg> {
-        let sums: Vec<Reg> = (0..self.plan.sums()).map(|_| self.writer.reg(Class::F32)).collect();
-        for sum in &sums {
-            put!(self, "mov.f32 {sum}, 0f00000000");
-        }
-        sums
-    }
-
     /// All threads of the threadgroup wait.
     pub fn barrier(&mut self) {
         put!(self, "bar.sync 0, {}", self.plan.threads());

@@ -1,9 +1,9 @@
 //! Elements of views: addresses, loads and stores of elements and codes.
 
 use anymetal_formats::ElementFormat;
-use anymetal_ir::{AddressSpace, Bounds, Extent, Scalar, TensorRef, ValueId, element_scalar, tile_scalar};
+use anymetal_ir::{AddressSpace, Bounds, Extent, Scalar, TensorRef, ValueId, element_scalar};
 
-use super::{Int, View, address_class, state_space};
+use super::{Int, address_class, state_space};
 use crate::lower::check::AccessKind;
 use crate::lower::{Lower, Result};
 use crate::ptx;
@@ -24,15 +24,7 @@ pub(crate) struct Place {
     pub shift: Int,
 }
 
-impl Place {
-    /// The same place some bytes on.
-    pub fn advanced(self, bytes: i64) -> Place {
-        Place {
-            displacement: self.displacement + bytes,
-            ..self
-        }
-    }
-}
+impl Place {}
 
 /// How an element is loaded: the type in `ld`, and the class of its register.
 fn memory_type(format: ElementFormat) -> (&'static str, Class) {
@@ -49,33 +41,6 @@ fn memory_type(format: ElementFormat) -> (&'static str, Class) {
 }
 
 impl<'k> Lower<'k> {
-    /// Where an element of a view is, by `.b32` coordinates.
-    pub fn view_place(&mut self, view: &View, coordinates: &[Int]) -> Place {
-        let class = view.class();
-        let mut offset = Int::Const(0);
-        for (&coordinate, &stride) in coordinates.iter().zip(&view.strides) {
-            let part = self.int_mul(coordinate, stride, class);
-            offset = self.int_add(offset, part, class);
-        }
-        if view.bits() >= 8 {
-            let (address, displacement) = match offset {
-                Int::Const(offset) => (view.base, offset),
-                offset => {
-                    let address = self.int_add(Int::Reg(view.base), offset, class);
-                    (self.int_reg(address, class), 0)
-                }
-            };
-            return Place {
-                space: view.space,
-                format: view.format,
-                address,
-                displacement,
-                shift: Int::Const(0),
-            };
-        }
-        self.bit_place(view.space, view.format, view.base, view.phase, offset)
-    }
-
     /// The place of an element of less than a byte that is `offset` elements after the one at bit `phase` of the byte at `base`.
     pub fn bit_place(
         &mut self,
@@ -369,10 +334,5 @@ impl<'k> Lower<'k> {
         let address = self.int_reg(address, class);
         self.bind(to, address);
         Ok(())
-    }
-
-    /// The scalar that a tile of a view's elements has.
-    pub fn view_scalar(&self, view: &View) -> Scalar {
-        tile_scalar(view.format)
     }
 }

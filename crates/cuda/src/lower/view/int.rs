@@ -15,15 +15,7 @@ pub(crate) enum Int {
     Reg(Reg),
 }
 
-impl Int {
-    /// The number, if it is known.
-    pub fn constant(self) -> Option<i64> {
-        match self {
-            Int::Const(number) => Some(number),
-            Int::Reg(_) => None,
-        }
-    }
-}
+impl Int {}
 
 /// The longest extent that tile operations tell apart.
 pub(crate) const MAX_EXTENT: i64 = i32::MAX as i64;

@@ -35,25 +35,6 @@ pub(crate) struct View {
     pub valid: Vec<Int>,
     /// Extents of the view itself, `i64`.
     pub extents: Vec<Int>,
-    /// The scale plane.
-    pub scales: Option<ScaleView>,
-    /// The pointer's value, to ask the effects analysis about.
-    pub pointer: anymetal_ir::ValueId,
-}
-
-/// The scale plane of a view.
-#[derive(Clone, Debug)]
-pub(crate) struct ScaleView {
-    /// Where the scales are.
-    pub space: AddressSpace,
-    /// Address of the scale of element (0, …) of the *view*.
-    pub base: Reg,
-    /// Elements that share a scale, by dimension.
-    pub block: Vec<u32>,
-    /// By dimension, where in its block the view's element 0 is (`.b32`): element i has scale (phase + i) / block from `base`.
-    pub phase: Vec<Int>,
-    /// Strides in bytes, of the class of addresses.
-    pub strides: Vec<Int>,
 }
 
 /// The class of an address.
@@ -150,7 +131,6 @@ impl<'k> Lower<'k> {
         };
         let base = self.int_add(Int::Reg(pointer), byte, class);
         let base = self.int_reg(base, class);
-        let scales = self.scale_view(tensor);
         Ok(View {
             space: tensor.space,
             format: tensor.format,
@@ -159,8 +139,6 @@ impl<'k> Lower<'k> {
             strides,
             valid,
             extents,
-            scales,
-            pointer: tensor.pointer,
         })
     }
 
@@ -168,84 +146,5 @@ impl<'k> Lower<'k> {
     fn rest(&mut self, tensor: &TensorRef, d: usize) -> Int {
         let (base, origin) = (self.int(tensor.base_extents[d]), self.int(tensor.origin[d]));
         self.int_sub(base, origin, Class::B64)
-    }
-
-    fn scale_view(&mut self, tensor: &TensorRef) -> Option<ScaleView> {
-        let plane = tensor.scales.as_ref()?;
-        let class = address_class(plane.space);
-        let mut offset = Int::Const(0);
-        let (mut phases, mut strides, mut blocks) = (Vec::new(), Vec::new(), Vec::new());
-        for d in 0..tensor.origin.len() {
-            let block = plane.block.get(d).copied().unwrap_or(1).max(1);
-            let stride = plane.strides.get(d).map_or(Int::Const(0), |&stride| self.int(stride));
-            let origin = self.int(tensor.origin[d]);
-            let (first, phase) = match origin {
-                Int::Const(origin) => (
-                    Int::Const(origin.div_euclid(block.into())),
-                    Int::Const(origin.rem_euclid(block.into())),
-                ),
-                Int::Reg(_) if block == 1 => (origin, Int::Const(0)),
-                Int::Reg(origin) => {
-                    // A view that starts before its tensor has no elements, so unsigned arithmetic does.
-                    let (first, phase) = (self.reg(Class::B64), self.reg(Class::B64));
-                    ptx!(self, "div.u64 {first}, {origin}, {block}");
-                    ptx!(self, "rem.u64 {phase}, {origin}, {block}");
-                    let phase = self.int_reg(Int::Reg(phase), Class::B32);
-                    (Int::Reg(first), Int::Reg(phase))
-                }
-            };
-            let first = self.int_mul(first, stride, Class::B64);
-            offset = self.int_add(offset, first, Class::B64);
-            phases.push(phase);
-            strides.push(match stride {
-                Int::Reg(_) => Int::Reg(self.int_reg(stride, class)),
-                known => known,
-            });
-            blocks.push(block);
-        }
-        let pointer = self.value(plane.pointer);
-        let base = self.int_add(Int::Reg(pointer), offset, class);
-        Some(ScaleView {
-            space: plane.space,
-            base: self.int_reg(base, class),
-            block: blocks,
-            phase: phases,
-            strides,
-        })
-    }
-
-    /// A predicate: the coordinate (`.b32`) exists in a dimension. `None` if that is known to hold for all of `0..=most`.
-    pub fn coordinate_valid(&mut self, view: &View, d: usize, coordinate: Int, most: u32) -> Option<Reg> {
-        match view.valid[d] {
-            Int::Const(valid) if i64::from(most) < valid => None,
-            valid => {
-                let (coordinate, valid) = (self.int_reg(coordinate, Class::B32), self.int_reg(valid, Class::B32));
-                let inside = self.reg(Class::Pred);
-                ptx!(self, "setp.lt.u32 {inside}, {coordinate}, {valid}");
-                Some(inside)
-            }
-        }
-    }
-
-    /// Address of the scale (a byte) of an element of a view, by `.b32` coordinates.
-    pub fn scale_address(&mut self, scales: &ScaleView, coordinates: &[Int]) -> Reg {
-        let class = address_class(scales.space);
-        let mut address = Int::Reg(scales.base);
-        for (d, &coordinate) in coordinates.iter().enumerate() {
-            let at = self.int_add(scales.phase[d], coordinate, Class::B32);
-            let block = i64::from(scales.block[d]);
-            let at = match at {
-                _ if block == 1 => at,
-                Int::Const(at) => Int::Const(at / block),
-                Int::Reg(at) => {
-                    let to = self.reg(Class::B32);
-                    ptx!(self, "div.u32 {to}, {at}, {block}");
-                    Int::Reg(to)
-                }
-            };
-            let offset = self.int_mul(at, scales.strides[d], class);
-            address = self.int_add(address, offset, class);
-        }
-        self.int_reg(address, class)
     }
 }
