@@ -10,6 +10,7 @@ mod clamp;
 mod coarse;
 mod control;
 mod convert;
+mod division;
 mod coop;
 mod float;
 mod math;

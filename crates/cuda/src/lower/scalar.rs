@@ -318,7 +318,10 @@ impl Lower<'_> {
             BinaryOp::Add => emit!(self, B64, "add.s64", a, b),
             BinaryOp::Sub => emit!(self, B64, "sub.s64", a, b),
             BinaryOp::Mul => emit!(self, B64, "mul.lo.s64", a, b),
-            BinaryOp::Div | BinaryOp::Rem => self.divide_integers(op, s, a, b, constant, u64::MAX),
+            BinaryOp::Div | BinaryOp::Rem => match constant {
+                Some(by) if by != 0 => self.divide_long(op, signed, a, by),
+                _ => self.divide_integers(op, s, a, b, constant, u64::MAX),
+            },
             BinaryOp::And => emit!(self, B64, "and.b64", a, b),
             BinaryOp::Or => emit!(self, B64, "or.b64", a, b),
             BinaryOp::Xor => emit!(self, B64, "xor.b64", a, b),

@@ -191,6 +191,8 @@ impl<'k> Lower<'k> {
             feed.shared,
             feed.rings[0].barriers
         );
+        // Nobody else waits for that phase, and one that nobody has waited for must not be followed by the next.
+        self.wait_barrier(feed.shared, feed.rings[0].barriers, zero);
         self.acquire_map(feed, 1);
         self.load_tile(feed, &feed.rings[1], zero, now.origins[1]);
         self.acquire_map(feed, 0);
