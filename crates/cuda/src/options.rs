@@ -140,14 +140,22 @@ pub struct ImageRequest {
 }
 
 impl ImageRequest {
+    /// Words before those of the pieces: counters.
+    pub const HEADER_WORDS: u32 = 2;
+    /// Rows that have a word.
+    pub const PIECE_ROWS: u32 = 4;
+    /// Bytes that a row has at least.
+    pub const ROW_BYTES: u32 = 128;
+
     /// Bytes of the copy of an argument of so many bytes.
     pub const fn image_bytes(&self, bytes: u64) -> u64 {
         bytes.saturating_mul(self.growth as u64)
     }
 
-    /// Bytes of the flags: one of four bytes for 32 rows, and rows have 16 bytes at least.
+    /// Bytes of the flags: words of four bytes, which are counters and one for each piece of rows.
     pub const fn flag_bytes(&self, bytes: u64) -> u64 {
-        bytes.div_ceil(512).saturating_add(1).saturating_mul(4)
+        let pieces = bytes.div_ceil((Self::PIECE_ROWS * Self::ROW_BYTES) as u64);
+        pieces.saturating_add(1 + Self::HEADER_WORDS as u64).saturating_mul(4)
     }
 }
 

@@ -103,9 +103,9 @@ mod tests {
             growth,
         };
         let (places, flags, total) = layout(&[request(0, 2), request(1, 2)], &[1000, 4096]).unwrap();
-        // 2 and 8 groups of 32 rows of 16 bytes, and one more for a part of a group.
-        assert_eq!(flags, 4 * (3 + 9));
-        assert_eq!(places, [(256, 0), (2304, 12)]);
+        // 2 and 8 pieces of 4 rows of 128 bytes, one more for a part of a piece, and two counters.
+        assert_eq!(flags, 4 * (5 + 11));
+        assert_eq!(places, [(256, 0), (2304, 20)]);
         assert_eq!(total, 2304 + 8192);
     }
 

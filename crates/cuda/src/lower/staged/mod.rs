@@ -5,6 +5,7 @@
 
 mod bulk;
 mod copied;
+mod decode;
 mod engine;
 mod epilogue;
 mod image;
@@ -19,11 +20,12 @@ mod widened;
 
 use anymetal_ir::{CoopId, MatmulDescriptor, Operand, Scalar, TensorRef};
 
+use self::decode::Packing;
 use self::engine::{Engine, Source};
 use self::epilogue::Target;
 use self::plan::{Input, Plan, Side};
 use self::select::Feed;
-use self::widened::{Packed, Packing};
+use self::widened::Packed;
 use super::{Lower, Result};
 use crate::ptx;
 use crate::ptx::{Class, Label, Reg};
@@ -150,20 +152,22 @@ impl Lower<'_> {
         plan: Plan,
     ) -> [Source; 2] {
         let all = self.staged_sharing();
-        let mut originals = Vec::new();
+        let (mut originals, mut extents) = (Vec::new(), Vec::new());
         let mut result = *sources;
-        for index in 0..2 {
+        for (index, side) in [Side::Left, Side::Right].into_iter().enumerate() {
             if packings[index] == Packing::Plain {
                 continue;
             }
             if let Some((imaged, there)) = self.staged_image(tensors[index], packings[index], &sources[index]) {
                 ptx!(self, "and.pred {all}, {all}, {there}");
                 originals.push(imaged.original);
+                extents.push(plan.extent(side));
                 result[index] = imaged.source;
             }
         }
         ptx!(self, "@!{all} bra {direct}");
-        self.engine(plan).make_images(&originals);
+        let whole = self.staged_whole(&originals, &extents);
+        self.engine(plan).make_images(&originals, whole);
         result
     }
 

@@ -3,12 +3,12 @@
 use anymetal_ir::passes::{Root, Uniformity};
 use anymetal_ir::{ArgumentKind, Extent, MatmulDescriptor, ScalePlane, TensorRef, ValueId};
 
+use super::decode::{Packing, Scales, UNIT};
 use super::engine::Source;
 use super::epilogue::{Output, Target};
 use super::image::Original;
 use super::plan::{MAP_BYTES, Plan, Side};
 use super::select::Feed;
-use super::widened::{Packing, Scales, UNIT};
 use crate::abi;
 use crate::lower::Lower;
 use crate::options::ImageRequest;
@@ -33,13 +33,25 @@ pub(super) struct Imaged {
 impl Lower<'_> {
     /// The address of the first element of a view whose dimension 0 has stride 1, and its pitch in bytes.
     pub(super) fn staged_address(&mut self, tensor: &TensorRef) -> (Reg, Reg) {
-        let bytes = tensor.format.bits() / 8;
+        let bits = tensor.format.bits();
         let (pitch, address) = (self.reg(Class::B64), self.reg(Class::B64));
         let [x, y] = [self.value(tensor.origin[0]), self.value(tensor.origin[1])];
         let (stride, pointer) = (self.value(tensor.strides[1]), self.value(tensor.pointer));
-        ptx!(self, "mul.lo.s64 {pitch}, {stride}, {bytes}");
-        ptx!(self, "mad.lo.s64 {address}, {y}, {pitch}, {pointer}");
-        ptx!(self, "mad.lo.s64 {address}, {x}, {bytes}, {address}");
+        if bits < 8 {
+            // Whole bytes, as is looked at in `staged_fits`.
+            let offset = self.reg(Class::B64);
+            ptx!(self, "mul.lo.s64 {pitch}, {stride}, {bits}");
+            ptx!(self, "shr.s64 {pitch}, {pitch}, 3");
+            ptx!(self, "mul.lo.s64 {offset}, {x}, {bits}");
+            ptx!(self, "shr.s64 {offset}, {offset}, 3");
+            ptx!(self, "mad.lo.s64 {address}, {y}, {pitch}, {pointer}");
+            ptx!(self, "add.s64 {address}, {address}, {offset}");
+        } else {
+            let bytes = bits / 8;
+            ptx!(self, "mul.lo.s64 {pitch}, {stride}, {bytes}");
+            ptx!(self, "mad.lo.s64 {address}, {y}, {pitch}, {pointer}");
+            ptx!(self, "mad.lo.s64 {address}, {x}, {bytes}, {address}");
+        }
         (address, pitch)
     }
 
@@ -128,6 +140,15 @@ impl Lower<'_> {
                 ptx!(self, "or.b32 {low}, {low}, {rest}");
             }
         }
+        for tensor in tensors.iter().filter(|tensor| tensor.format.bits() < 8) {
+            // An even element begins a byte.
+            for odd in [self.value(tensor.origin[0]), self.value(tensor.strides[1])] {
+                let short = self.reg(Class::B32);
+                ptx!(self, "cvt.u32.u64 {short}, {odd}");
+                ptx!(self, "and.b32 {short}, {short}, 1");
+                ptx!(self, "or.b32 {low}, {low}, {short}");
+            }
+        }
         ptx!(self, "and.b32 {low}, {low}, 15");
         ptx!(self, "setp.eq.u32 {fits}, {low}, 0");
         for pitch in [a.pitch, b.pitch] {
@@ -209,7 +230,7 @@ impl Lower<'_> {
         let Some(Root::Argument(argument)) = self.effects.roots(tensor.pointer).only() else {
             return None;
         };
-        let growth = Original::growth(packing);
+        let growth = packing.growth();
         let request = ImageRequest { argument, growth };
         let place = self.parameters.add_image();
         self.images.push(request);
@@ -242,6 +263,13 @@ impl Lower<'_> {
         ptx!(self, "setp.le.and.u64 {there}, {end}, {bytes}, {there}");
         ptx!(self, "and.b32 {rest}, {depth}, {}", UNIT - 1);
         ptx!(self, "setp.eq.and.u32 {there}, {rest}, 0, {there}");
+        // Shorter rows have no words for their pieces.
+        ptx!(
+            self,
+            "setp.ge.and.s64 {there}, {}, {}, {there}",
+            source.pitch,
+            ImageRequest::ROW_BYTES
+        );
         let (unit_pitch, fits) = (self.reg(Class::B64), self.reg(Class::B64));
         ptx!(self, "mul.wide.u32 {unit_pitch}, {depth}, {}", packing.unit_bytes());
         ptx!(self, "mul.lo.u64 {fits}, {}, {UNIT}", source.pitch);
@@ -280,6 +308,25 @@ impl Lower<'_> {
             ..*source
         };
         Some((Imaged { original, source }, there))
+    }
+
+    /// True if the grid is so large that it is likely to need all rows of operands, which tiles have `extents` of.
+    pub(super) fn staged_whole(&mut self, originals: &[Original], extents: &[u32]) -> Reg {
+        let (whole, longer, deep) = (self.reg(Class::Pred), self.reg(Class::B32), self.reg(Class::B32));
+        let [columns, groups] = [self.reg(Class::B32), self.reg(Class::B64)];
+        ptx!(self, "mov.u32 {columns}, %nctaid.x");
+        ptx!(self, "mov.u32 {longer}, %nctaid.y");
+        ptx!(self, "max.u32 {longer}, {longer}, {columns}");
+        ptx!(self, "mov.u32 {deep}, %nctaid.z");
+        ptx!(self, "mul.wide.u32 {groups}, {longer}, {deep}");
+        ptx!(self, "setp.eq.u32 {whole}, 0, 0");
+        for (original, extent) in originals.iter().zip(extents) {
+            let (rows, reached) = (self.reg(Class::B64), self.reg(Class::B64));
+            ptx!(self, "cvt.u64.u32 {rows}, {}", original.rows);
+            ptx!(self, "mul.lo.u64 {reached}, {groups}, {extent}");
+            ptx!(self, "setp.ge.and.u64 {whole}, {reached}, {rows}, {whole}");
+        }
+        whole
     }
 
     /// True if so many threadgroups share the operands that images pay.

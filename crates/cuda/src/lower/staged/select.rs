@@ -3,9 +3,9 @@
 use anymetal_formats::ElementFormat;
 use anymetal_ir::{AddressSpace, ArgumentKind, MatmulDescriptor, Operand, Scalar, TensorRef};
 
+use super::decode::Packing;
 use super::epilogue::Output;
 use super::plan::{Bands, Input, Plan, Unit};
-use super::widened::Packing;
 use crate::lower::{ColumnMap, Lower};
 use crate::options::Target;
 
@@ -48,7 +48,7 @@ fn inputs(
     a: &TensorRef,
     b: &TensorRef,
 ) -> Option<(Input, Option<[Packing; 2]>)> {
-    use ElementFormat::{BF16, F16, F32, Fp8E4M3, Fp8E5M2};
+    use ElementFormat::{BF16, F16, F32, Fp8E4M3};
     let scaled = a.scales.is_some() || b.scales.is_some();
     match (a.format, b.format) {
         (BF16, BF16) if !scaled => return Some((Input::BF16, None)),
@@ -60,14 +60,10 @@ fn inputs(
         }
         _ => {}
     }
-    if !target.has_fp8_conversion() {
-        return None;
-    }
-    let packing = |tensor: &TensorRef| match tensor.format {
-        F16 | BF16 if tensor.scales.is_none() => Some(Packing::Plain),
-        Fp8E4M3 => Some(Packing::E4M3),
-        Fp8E5M2 => Some(Packing::E5M2),
-        _ => None,
+    let packing = |tensor: &TensorRef| match Packing::of(tensor.format)? {
+        Packing::Plain if tensor.scales.is_some() => None,
+        Packing::E4M3 | Packing::E5M2 if !target.has_fp8_conversion() => None,
+        packing => Some(packing),
     };
     let packings = [packing(a)?, packing(b)?];
     // The range of a scaled element is that of `bfloat`.
@@ -150,6 +146,11 @@ impl Lower<'_> {
             .zip(packings)
             .filter(|(_, packing)| *packing != Packing::Plain);
         let images = plan.unit == Unit::Warpgroup && packed.clone().all(|(tensor, _)| self.may_have_image(tensor));
+        // Few rows by four bits have a faster way of their own.
+        let narrow = packings.iter().any(|packing| packing.bits() < 8);
+        if narrow && !images {
+            return None;
+        }
         Some(Selected {
             plan,
             feed: Feed::Widened(packings),

@@ -135,3 +135,13 @@ fn checked_kernels_take_the_general_product() {
     let module = product(["bf16", "bf16", "bf16"], [128, 256], 8, "", checked);
     assert!(!module.text.contains("wgmma"));
 }
+
+#[test]
+fn weights_of_four_bits_have_images_in_large_tiles() {
+    let module = product(["bf16", "int4", "f32"], [128, 256], 8, "", on(90));
+    let growth: Vec<u32> = module.images.iter().map(|image| image.growth).collect();
+    assert_eq!(growth, [4]);
+    assert!(module.text.contains("m64n256k16.f32.bf16.bf16"));
+    let few = product(["f16", "int4", "f32"], [16, 128], 4, "", on(90));
+    assert!(few.images.is_empty() && !few.text.contains("wgmma"));
+}

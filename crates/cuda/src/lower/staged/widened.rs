@@ -5,44 +5,13 @@
 
 use std::ops::Range;
 
+use super::decode::{Packing, Scales, UNIT};
 use super::engine::{Engine, Source, put};
-use super::plan::{Input, LINE, Side, Unit};
-use crate::ptx::{Class, Reg};
+use super::plan::{LINE, Side, Unit};
+use crate::ptx::Reg;
 
 /// Passes that are held at once where registers are scarce.
 const AT_ONCE: u32 = 2;
-
-/// Elements of a unit.
-pub const UNIT: u32 = 16;
-
-/// How an operand's elements are packed in memory.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[allow(missing_docs)]
-pub enum Packing {
-    /// As they are staged.
-    Plain,
-    E4M3,
-    E5M2,
-}
-
-impl Packing {
-    /// Bytes of a unit.
-    pub const fn unit_bytes(self) -> u32 {
-        match self {
-            Packing::Plain => 32,
-            Packing::E4M3 | Packing::E5M2 => 16,
-        }
-    }
-}
-
-/// Block scales (`ue8m0`, one for each 32 elements along K) of an operand.
-#[derive(Clone, Copy, Debug)]
-pub struct Scales {
-    /// `.b64`: address of the scale of the tile's first element.
-    pub address: Reg,
-    /// `.b64`: bytes between rows.
-    pub pitch: Reg,
-}
 
 /// An operand to be widened. K runs along memory; depth, address and pitch are multiples of a unit.
 #[derive(Clone, Copy, Debug)]
@@ -260,13 +229,10 @@ impl Engine<'_> {
         put!(self, "mad.lo.u32 {place}, {}, {UNIT}, {k}", mover.unit);
         put!(self, "setp.lt.u32 {inside}, {place}, {}", source.depth);
         put!(self, "cvt.u64.u32 {wide}, {k}");
-        let (bytes, elements) = (mover.packed.packing.unit_bytes(), UNIT);
-        put!(
-            self,
-            "mad.lo.u64 {from}, {wide}, {}, {}",
-            bytes / elements,
-            mover.address
-        );
+        let bits = mover.packed.packing.bits();
+        put!(self, "mul.lo.u64 {from}, {wide}, {bits}");
+        put!(self, "shr.u64 {from}, {from}, 3");
+        put!(self, "add.u64 {from}, {from}, {}", mover.address);
         let scale_from = mover.scale_address.map(|address| {
             let from = self.d();
             put!(self, "shr.u64 {wide}, {wide}, 5");
@@ -283,9 +249,10 @@ impl Engine<'_> {
             for word in words {
                 put!(self, "mov.b32 {word}, 0");
             }
-            for (index, four) in words.chunks(4).enumerate() {
-                let list = four.iter().map(Reg::to_string).collect::<Vec<_>>().join(", ");
-                put!(self, "@{there} ld.global.v4.b32 {{{list}}}, [{at}+{}]", 16 * index);
+            for (index, part) in words.chunks(4).enumerate() {
+                let list = part.iter().map(Reg::to_string).collect::<Vec<_>>().join(", ");
+                let width = part.len();
+                put!(self, "@{there} ld.global.v{width}.b32 {{{list}}}, [{at}+{}]", 16 * index);
             }
             if let (Some(from), Some(scales)) = (scale_from, &mover.packed.scales) {
                 let at = self.d();
@@ -312,53 +279,5 @@ impl Engine<'_> {
                 put!(self, "st.shared.v4.b32 [{}+{offset}], {{{list}}}", to[half]);
             }
         }
-    }
-
-    /// A scale code as `f32`: 2^(code − 127), where 0 is subnormal and 255 NaN.
-    pub(super) fn scale(&mut self, code: Reg) -> Reg {
-        let (bits, special, scale) = (self.r(), self.p(), self.writer.reg(Class::F32));
-        put!(self, "shl.b32 {bits}, {code}, 23");
-        put!(self, "setp.eq.u32 {special}, {code}, 0");
-        put!(self, "selp.b32 {bits}, 0x00400000, {bits}, {special}");
-        put!(self, "setp.eq.u32 {special}, {code}, 255");
-        put!(self, "selp.b32 {bits}, 0x7fc00000, {bits}, {special}");
-        put!(self, "mov.b32 {scale}, {bits}");
-        scale
-    }
-
-    /// The 16 elements of a unit as eight words of two.
-    pub(super) fn widen(&mut self, packing: Packing, words: &[Reg], scale: Option<Reg>) -> Vec<Reg> {
-        let format = match packing {
-            Packing::Plain => return words.to_vec(),
-            Packing::E4M3 => "e4m3x2",
-            Packing::E5M2 => "e5m2x2",
-        };
-        let mut wide = Vec::with_capacity(8);
-        for word in words {
-            let halves = [self.writer.reg(Class::B16), self.writer.reg(Class::B16)];
-            put!(self, "mov.b32 {{{}, {}}}, {word}", halves[0], halves[1]);
-            for half in halves {
-                let pair = self.r();
-                put!(self, "cvt.rn.f16x2.{format} {pair}, {half}");
-                if self.plan.input == Input::F16 {
-                    wide.push(pair);
-                    continue;
-                }
-                let elements = [self.writer.reg(Class::B16), self.writer.reg(Class::B16)];
-                put!(self, "mov.b32 {{{}, {}}}, {pair}", elements[0], elements[1]);
-                let floats = elements.map(|element| {
-                    let float = self.writer.reg(Class::F32);
-                    put!(self, "cvt.f32.f16 {float}, {element}");
-                    if let Some(scale) = scale {
-                        put!(self, "mul.f32 {float}, {float}, {scale}");
-                    }
-                    float
-                });
-                let packed = self.r();
-                put!(self, "cvt.rn.bf16x2.f32 {packed}, {}, {}", floats[1], floats[0]);
-                wide.push(packed);
-            }
-        }
-        wide
     }
 }
