@@ -14,7 +14,8 @@ use std::collections::{HashMap, HashSet};
 
 use anymetal_ir::passes::Uniformity;
 use anymetal_ir::{
-    BinaryOp, Block, Builtin, CompareOp, Const, Inst, LocalId, LocationId, MathMode, Op, Scalar, Type, ValueId, ValueInfo,
+    BinaryOp, Block, Builtin, CompareOp, Const, Inst, LocalId, LocationId, MathMode, Op, Scalar, Type, ValueId,
+    ValueInfo,
 };
 
 use super::copy::{self, Names};
@@ -546,13 +547,7 @@ impl Pass<'_> {
     }
 
     /// An operation with one result whose type follows from it, unless it is there already.
-    fn once_op(
-        &mut self,
-        out: &mut Vec<Inst>,
-        at: LocationId,
-        op: Op,
-        seen: &mut HashMap<String, ValueId>,
-    ) -> ValueId {
+    fn once_op(&mut self, out: &mut Vec<Inst>, at: LocationId, op: Op, seen: &mut HashMap<String, ValueId>) -> ValueId {
         let ty = match &op {
             Op::Const(c) => Type::Scalar(c.ty),
             Op::Convert { operand, to, .. } if self.kernel.ty(*operand) == Type::Scalar(*to) => return *operand,
