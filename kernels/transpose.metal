@@ -1,13 +1,13 @@
 // Transpose of a matrix through threadgroup memory: y[column, row] = x[row, column].
 //
 //   kernel name   transpose_{f32,f16,bf16}
-//   grid          threadgroups (ceil(columns / 32), ceil(rows / 32), 1): one tile of 32 × 32 each
-//   threads       (32, 8, 1)
+//   grid          threadgroups (ceil(columns / 64), ceil(rows / 64), 1): one tile of 64 × 64 each
+//   threads       (64, 4, 1)
 //   buffer 0, 1   x [rows, columns], y [columns, rows]; not the same buffer
 //   buffer 2      transpose_sizes
 //
-// Both the reads and the writes of a SIMD-group are consecutive in memory. The tile in threadgroup memory has one element
-// of padding in each row, so that its columns, too, lie in different banks.
+// Both the reads and the writes of a SIMD-group are consecutive in memory. The tile in threadgroup memory has four bytes of padding
+// in each row, so that its columns, too, lie in different banks. One branch tells whole tiles from those at the edges.
 
 #include <metal_stdlib>
 
@@ -19,8 +19,8 @@ struct transpose_sizes {
     int columns;
 };
 
-constant constexpr uint tile_size = 32;
-constant constexpr uint rows_at_once = 8;
+constant constexpr uint tile_size = 64;
+constant constexpr uint rows_at_once = 4;
 
 template <typename T>
 [[kernel]] void transpose(device const T* x [[buffer(0)]],
@@ -29,25 +29,37 @@ template <typename T>
                           uint3 group [[threadgroup_position_in_grid]],
                           uint3 thread_at [[thread_position_in_threadgroup]])
 {
-    threadgroup T tile[tile_size][tile_size + 1];
+    threadgroup T tile[tile_size][tile_size + 4 / sizeof(T)];
     const uint rows = uint(size.rows);
     const uint columns = uint(size.columns);
     const uint row0 = group.y * tile_size;
     const uint column0 = group.x * tile_size;
+    const uint across = thread_at.x;
+    const uint down = thread_at.y;
+    device const T* from = x + (ulong(row0 + down) * columns + (column0 + across));
+    device T* to = y + (ulong(column0 + down) * rows + (row0 + across));
 
-    for (uint r = thread_at.y; r < tile_size; r += rows_at_once) {
-        const uint row = row0 + r;
-        const uint column = column0 + thread_at.x;
-        if (row < rows && column < columns) {
-            tile[r][thread_at.x] = x[ulong(row) * columns + column];
+    if (row0 + tile_size <= rows && column0 + tile_size <= columns) {
+#pragma unroll
+        for (uint r = 0; r < tile_size; r += rows_at_once) {
+            tile[down + r][across] = from[ulong(r) * columns];
+        }
+        threadgroup_barrier(mem_flags::mem_threadgroup);
+#pragma unroll
+        for (uint c = 0; c < tile_size; c += rows_at_once) {
+            to[ulong(c) * rows] = tile[across][down + c];
+        }
+        return;
+    }
+    for (uint r = 0; r < tile_size; r += rows_at_once) {
+        if (row0 + down + r < rows && column0 + across < columns) {
+            tile[down + r][across] = from[ulong(r) * columns];
         }
     }
     threadgroup_barrier(mem_flags::mem_threadgroup);
-    for (uint c = thread_at.y; c < tile_size; c += rows_at_once) {
-        const uint row = row0 + thread_at.x;
-        const uint column = column0 + c;
-        if (row < rows && column < columns) {
-            y[ulong(column) * rows + row] = tile[thread_at.x][c];
+    for (uint c = 0; c < tile_size; c += rows_at_once) {
+        if (row0 + across < rows && column0 + down + c < columns) {
+            to[ulong(c) * rows] = tile[across][down + c];
         }
     }
 }

@@ -335,8 +335,8 @@ impl Bench<'_> {
             pipeline: &kernel,
             buffers: vec![(&x, 0), (&y, 0)],
             bytes: ints(&[N as i32, N as i32]),
-            grid: [N / 32, N / 32, 1].into(),
-            threads: [32, 8, 1].into(),
+            grid: [N / 64, N / 64, 1].into(),
+            threads: [64, 4, 1].into(),
             exact: false,
         };
         self.report("transpose_f32", &format!("{N}x{N}"), &[work])

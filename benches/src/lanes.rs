@@ -68,8 +68,8 @@ pub fn transpose(seconds: f64) -> Result<()> {
         &pipeline,
         &[&x, &y],
         (2, &sizes),
-        [N / 32, N / 32, 1],
-        Size::from([32, 8, 1]),
+        [N / 64, N / 64, 1],
+        Size::from([64, 4, 1]),
     )?;
     report("transpose_f32", &format!("{N}x{N}"), times);
     Ok(())

@@ -23,3 +23,8 @@ use anymetal_ir::Kernel;
 pub fn compile(kernel: &Kernel, options: &PtxOptions) -> Result<PtxModule, CompileError> {
     lower::lower(&prepare::prepare(kernel, options), options)
 }
+
+/// The kernel as [`compile`] lowers it: with what this backend does to the IR first. Any backend runs it in the threadgroups that the options name.
+pub fn prepared(kernel: &Kernel, options: &PtxOptions) -> Kernel {
+    prepare::prepare(kernel, options)
+}

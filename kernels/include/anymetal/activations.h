@@ -10,30 +10,25 @@
 
 namespace anymetal {
 
-/// The error function; absolute error below 5e-7.
-inline float erf(float x)
-{
-    const float y = metal::clamp(x, -3.925f, 3.925f);
-    const float t = y * y;
-    float p = 2.0308564e-6f;
-    p = metal::fma(p, t, 2.8749258e-4f);
-    p = metal::fma(p, t, 3.8763636e-3f);
-    p = metal::fma(p, t, 5.3084463e-2f);
-    p = metal::fma(p, t, 1.9297346e-1f);
-    p = metal::fma(p, t, 1.1283790f);
-    float q = 3.8031336e-5f;
-    q = metal::fma(q, t, 1.1897582e-3f);
-    q = metal::fma(q, t, 1.5188430e-2f);
-    q = metal::fma(q, t, 1.1516783e-1f);
-    q = metal::fma(q, t, 5.0434989e-1f);
-    q = metal::fma(q, t, 1.0f);
-    return y * p / q;
-}
-
-/// x·Φ(x), Φ the normal distribution function.
+/// x·Φ(x), Φ the normal distribution function: x/2·(1 + erf(x/√2)). The coefficients are those of erf with the powers of √2 in them.
 inline float gelu(float x)
 {
-    return 0.5f * x * (1.0f + erf(x * 0.70710678f));
+    const float y = metal::clamp(x, -5.5515f, 5.5515f);
+    const float t = y * y;
+    float p = 4.4876011e-8f;
+    p = metal::fma(p, t, 1.2705497e-5f);
+    p = metal::fma(p, t, 3.4262537e-4f);
+    p = metal::fma(p, t, 9.3840957e-3f);
+    p = metal::fma(p, t, 6.8226419e-2f);
+    p = metal::fma(p, t, 7.9788441e-1f);
+    float q = 1.1884793e-6f;
+    q = metal::fma(q, t, 7.4359887e-5f);
+    q = metal::fma(q, t, 1.8985538e-3f);
+    q = metal::fma(q, t, 2.8791957e-2f);
+    q = metal::fma(q, t, 2.5217494e-1f);
+    q = metal::fma(q, t, 1.0f);
+    const float half_x = 0.5f * x;
+    return metal::fma(half_x, y * p / q, half_x);
 }
 
 /// The tanh approximation of GELU: x/2·(1 + tanh(√(2/π)·(x + 0.044715·x³))), by exp2, since tanh(u) = 1 − 2/(e²ᵘ + 1).

@@ -35,6 +35,9 @@ pub struct Options {
     /// Every threadgroup of the launch is whole
     #[arg(long)]
     whole: bool,
+    /// Every threadgroup of the launch has this size: `X,Y,Z`, what is left out is 1
+    #[arg(long, value_name = "X,Y,Z", value_delimiter = ',')]
+    threadgroup: Vec<u32>,
     /// For arguments whose memory overlaps
     #[arg(long)]
     aliased: bool,
@@ -55,6 +58,13 @@ pub fn run(options: &Options, mut compile: CompileOptions) -> Outcome {
     let name = choose_kernel(&library, options.kernel.as_deref())?;
     let constants = function_constants(&constants(&options.constants)?)?;
     let kernel = library.kernel(&name, &constants).map_err(text)?;
+    let shape = match options.threadgroup[..] {
+        [] => None,
+        [x] => Some([x, 1, 1]),
+        [x, y] => Some([x, y, 1]),
+        [x, y, z] => Some([x, y, z]),
+        _ => return Err("--threadgroup takes up to three numbers".into()),
+    };
     let ptx_options = PtxOptions {
         target: options.arch,
         checked: options.checked,
@@ -66,6 +76,7 @@ pub fn run(options: &Options, mut compile: CompileOptions) -> Outcome {
             PtxOptions::thread_class(options.threads)
         },
         whole: options.whole,
+        shape,
         ..PtxOptions::default()
     };
     let module = ptx::compile(&kernel, &ptx_options).map_err(text)?;

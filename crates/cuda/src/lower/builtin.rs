@@ -33,6 +33,63 @@ pub(crate) struct Launch {
 impl Lower<'_> {
     /// Sets the registers of [`Geometry`](super::Geometry) and ends dead lanes.
     pub fn prologue(&mut self) {
+        self.set_geometry();
+        self.launch.group = self.group_position();
+        let plane = self.sizes();
+        let (g, threads) = (self.geometry, self.threads());
+        let whole = emit!(self, B32, "add.s32", threads, 31);
+        self.launch.barrier = Some(emit!(self, B32, "and.b32", whole, -32));
+        let before = emit!(self, B32, "shl.b32", g.simdgroup, 5);
+        let left = emit!(self, B32, "sub.s32", threads, before);
+        self.launch.live = Some(if self.has_whole_simdgroups() {
+            self.u32(32)
+        } else {
+            emit!(self, B32, "min.u32", left, 32)
+        });
+
+        let mut asks = false;
+        self.kernel.body.for_each_inst(&mut |inst| {
+            asks |= matches!(
+                inst.op,
+                Op::Builtin(Builtin::ThreadPositionInGrid(_) | Builtin::ThreadPositionInThreadgroup(_))
+            );
+        });
+        if asks {
+            let position: [Reg; 3] = std::array::from_fn(|_| self.reg(Class::B32));
+            self.positions(position, plane);
+        }
+        self.clear_locals();
+        self.begin_control();
+    }
+
+    /// The entry of a kernel that fewer hardware threads may run ([`coarse`](super::coarse)): it knows positions in the grid alone. Where a
+    /// threadgroup has one dimension there is nothing to compute; threads past the end of the grid go on.
+    pub(super) fn coarse_prologue(&mut self) {
+        self.set_geometry();
+        self.launch.group = self.group_position();
+        let thread = self.geometry.thread;
+        let position: [Reg; 3] = std::array::from_fn(|_| self.reg(Class::B32));
+        ptx!(self, "mov.b32 {}, {thread}", position[0]);
+        ptx!(self, "mov.b32 {}, 0", position[1]);
+        ptx!(self, "mov.b32 {}, 0", position[2]);
+        let all = self.parameter(Class::B32, abi::THREADS);
+        let row = self.parameter(Class::B32, abi::THREADGROUP);
+        let flat = emit!(self, Pred, "setp.eq.u32", all, row);
+        let end = self.writer.label();
+        ptx!(self, "@{flat} bra.uni {end}");
+        let plane = self.sizes();
+        self.positions(position, plane);
+        self.writer.place(end);
+        self.launch.position = position.to_vec();
+        self.launch.full = (0..3)
+            .map(|dimension| self.parameter(Class::B32, abi::THREADGROUP + 4 * dimension))
+            .collect();
+        self.clear_locals();
+        self.begin_control();
+    }
+
+    /// Sets the registers of [`Geometry`](super::Geometry).
+    fn set_geometry(&mut self) {
         let g = self.geometry;
         ptx!(self, "mov.u32 {}, %tid.x", g.hardware_thread);
         ptx!(self, "and.b32 {}, {}, 31", g.hardware_lane, g.hardware_thread);
@@ -49,8 +106,11 @@ impl Lower<'_> {
         ptx!(self, "and.b32 {}, {}, 3", g.fragment_pair, g.hardware_lane);
         let smem = emit!(self, B32, "mov.u32", "smem");
         self.launch.objects = Some(emit!(self, B32, "add.s32", smem, OBJECTS_BASE));
+    }
 
-        self.launch.group = self.group_position();
+    /// Sets the sizes of this threadgroup, and ends threads that it does not have. Returns the threads of a plane.
+    fn sizes(&mut self) -> Reg {
+        let g = self.geometry;
         for dimension in 0..3 {
             let full = self.parameter(Class::B32, abi::THREADGROUP + 4 * dimension);
             let mut grid = self.parameter(Class::B32, abi::GRID_THREADS + 4 * dimension);
@@ -77,26 +137,11 @@ impl Lower<'_> {
             let dead = emit!(self, Pred, "setp.ge.u32", g.thread, threads);
             ptx!(self, "@{dead} exit");
         }
-        let whole = emit!(self, B32, "add.s32", threads, 31);
-        self.launch.barrier = Some(emit!(self, B32, "and.b32", whole, -32));
-        let before = emit!(self, B32, "shl.b32", g.simdgroup, 5);
-        let left = emit!(self, B32, "sub.s32", threads, before);
-        self.launch.live = Some(if self.has_whole_simdgroups() {
-            self.u32(32)
-        } else {
-            emit!(self, B32, "min.u32", left, 32)
-        });
+        plane
+    }
 
-        let mut asks = false;
-        self.kernel.body.for_each_inst(&mut |inst| {
-            asks |= matches!(
-                inst.op,
-                Op::Builtin(Builtin::ThreadPositionInGrid(_) | Builtin::ThreadPositionInThreadgroup(_))
-            );
-        });
-        if asks {
-            self.positions(plane);
-        }
+    /// Zeros in all locals.
+    fn clear_locals(&mut self) {
         for index in 0..self.kernel.locals.len() {
             let local = self.locals[index];
             if local.class == Class::Pred {
@@ -105,7 +150,6 @@ impl Lower<'_> {
                 ptx!(self, "mov.{} {local}, {}", local.class.ptx(), zero(local.class));
             }
         }
-        self.begin_control();
     }
 
     /// True if every SIMD-group of the launch is known to have all its lanes.
@@ -132,13 +176,21 @@ impl Lower<'_> {
     }
 
     /// Splits the thread's index by the threadgroup's size; most threadgroups have one dimension and need no division.
-    fn positions(&mut self, plane: Reg) {
+    fn positions(&mut self, position: [Reg; 3], plane: Reg) {
         let thread = self.geometry.thread;
-        let position: Vec<Reg> = (0..3).map(|_| self.reg(Class::B32)).collect();
-        let (size_x, threads) = (self.launch.size[0], self.launch.threads.unwrap_or(plane));
+        self.launch.position = position.to_vec();
         ptx!(self, "mov.b32 {}, {thread}", position[0]);
         ptx!(self, "mov.b32 {}, 0", position[1]);
         ptx!(self, "mov.b32 {}, 0", position[2]);
+        if let Some([x, y, z]) = self.options.shape {
+            if y * z > 1 {
+                let row = self.divided(thread, x, position[0]);
+                let plane = self.divided(row, y, position[1]);
+                ptx!(self, "mov.b32 {}, {plane}", position[2]);
+            }
+            return;
+        }
+        let (size_x, threads) = (self.launch.size[0], self.launch.threads.unwrap_or(plane));
         let flat = emit!(self, Pred, "setp.eq.u32", size_x, threads);
         let end = self.writer.label();
         ptx!(self, "@{flat} bra.uni {end}");
@@ -149,7 +201,18 @@ impl Lower<'_> {
         let before = emit!(self, B32, "mul.lo.s32", position[2], self.launch.size[1]);
         ptx!(self, "sub.s32 {}, {row}, {before}", position[1]);
         self.writer.place(end);
-        self.launch.position = position;
+    }
+
+    /// A quotient by a number, the remainder into a register.
+    fn divided(&mut self, number: Reg, by: u32, rest: Reg) -> Reg {
+        if by.is_power_of_two() {
+            ptx!(self, "and.b32 {rest}, {number}, {}", by - 1);
+            return emit!(self, B32, "shr.u32", number, by.trailing_zeros());
+        }
+        let quotient = emit!(self, B32, "div.u32", number, by.max(1));
+        let product = emit!(self, B32, "mul.lo.s32", quotient, by);
+        ptx!(self, "sub.s32 {rest}, {number}, {product}");
+        quotient
     }
 
     /// The kernel's lane of a hardware lane (both in `.b32`).

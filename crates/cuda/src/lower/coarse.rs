@@ -199,7 +199,6 @@ impl<'k> Lower<'k> {
         let grid = self.parameter(Class::B32, abi::GRID_THREADS);
         let own = self.hardware_position_x();
         let first = emit!(self, B32, "shl.b32", own, shift);
-        let room = emit!(self, B32, "sub.s32", grid, first);
         let mut positions = vec![first];
         for step in 1..steps {
             positions.push(emit!(self, B32, "add.s32", first, step));
@@ -215,7 +214,9 @@ impl<'k> Lower<'k> {
             .collect();
 
         let coarse = emit!(self, Pred, "setp.eq.u32", shift, plan.shift);
-        let mut fast = emit!(self, Pred, "setp.ge.and.u32", room, steps, coarse);
+        // All of its threads exist, and it exists itself.
+        let whole = emit!(self, B32, "shr.u32", grid, shift);
+        let mut fast = emit!(self, Pred, "setp.lt.and.u32", own, whole, coarse);
         let mut done = HashSet::new();
         let before = plan.guard.map_or(0, |(at, ..)| at);
         for at in 0..before {
@@ -269,6 +270,10 @@ impl<'k> Lower<'k> {
 
         self.writer.place(slow);
         let _ = self.exchange(plain);
+        let last = emit!(self, B32, "shr.u32", emit!(self, B32, "sub.s32", grid, 1), shift);
+        let dead = emit!(self, Pred, "setp.gt.u32", own, last);
+        ptx!(self, "@{dead} exit");
+        let room = emit!(self, B32, "sub.s32", grid, first);
         let one = self.u32(1);
         let count = emit!(self, B32, "shl.b32", one, shift);
         let count = emit!(self, B32, "min.u32", count, room);

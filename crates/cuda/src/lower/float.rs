@@ -12,7 +12,11 @@ impl Lower<'_> {
         match ty {
             Scalar::F16 => emit!(self, F32, "cvt.f32.f16", a),
             Scalar::BF16 => {
-                let bits = emit!(self, B32, "shl.b32", emit!(self, B32, "cvt.u32.u16", a), 16);
+                let bits = match self.half_words.get(&a) {
+                    Some(&(word, true)) => emit!(self, B32, "and.b32", word, 0xffff_0000u32),
+                    Some(&(word, false)) => emit!(self, B32, "shl.b32", word, 16),
+                    None => emit!(self, B32, "shl.b32", emit!(self, B32, "cvt.u32.u16", a), 16),
+                };
                 emit!(self, F32, "mov.b32", bits)
             }
             _ => a,

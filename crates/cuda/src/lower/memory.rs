@@ -552,6 +552,8 @@ impl Lower<'_> {
                     if matches!(ty, Type::Scalar(Scalar::F16 | Scalar::BF16)) {
                         let (low, high) = (self.reg(Class::B16), self.reg(Class::B16));
                         ptx!(self, "mov.b32 {{{low}, {high}}}, {word}");
+                        self.half_words.insert(low, (word, false));
+                        self.half_words.insert(high, (word, true));
                         out.extend([low, high]);
                     } else if ty == Type::Scalar(Scalar::I16) {
                         out.push(emit!(self, B32, "cvt.s32.s16", word));

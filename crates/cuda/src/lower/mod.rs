@@ -98,6 +98,8 @@ pub(crate) struct Lower<'k> {
     pub control: control::ControlState,
     pub launch: builtin::Launch,
     pub forms: memory::AddressForms,
+    /// 16-bit values that were loaded as half of a word: the word, and whether it is the upper half.
+    half_words: std::collections::HashMap<Reg, (Reg, bool)>,
     pub coops: coop::CoopState,
     pub handles: view::Handles,
     merged: merged::MergedState<'k>,
@@ -146,6 +148,7 @@ pub(crate) fn lower(kernel: &Kernel, options: &PtxOptions) -> Result<PtxModule> 
         control: control::ControlState::default(),
         launch: builtin::Launch::default(),
         forms: memory::AddressForms::default(),
+        half_words: Default::default(),
         coops: coop::CoopState::default(),
         handles: view::Handles::default(),
         merged: merged::MergedState::default(),
@@ -165,7 +168,10 @@ pub(crate) fn lower(kernel: &Kernel, options: &PtxOptions) -> Result<PtxModule> 
         coarse::plan(kernel, &lower.effects, options.unaliased)
     };
     lower.coarse_shift = coarse.as_ref().map_or(0, |plan| plan.shift);
-    lower.prologue();
+    match coarse {
+        Some(_) => lower.coarse_prologue(),
+        None => lower.prologue(),
+    }
     lower.prepare_coops()?;
     match coarse {
         Some(plan) => lower.coarse_body(&plan)?,

@@ -3,6 +3,7 @@
 
 mod copy;
 mod growth;
+mod resident;
 mod rows;
 mod shape;
 mod strided;

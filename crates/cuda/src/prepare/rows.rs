@@ -22,16 +22,16 @@ use super::growth::growth;
 use super::strided::{Counting, Pass, Step};
 
 /// Bytes of a vector.
-const BYTES: u32 = 16;
+pub(super) const BYTES: u32 = 16;
 
 /// What has to be known of the whole kernel.
 pub(super) struct Rows {
-    uniformity: UniformityInfo,
+    pub uniformity: UniformityInfo,
     /// The operations that use each value.
     uses: HashMap<ValueId, Vec<Use>>,
     /// The values that each local is read as.
-    gets: HashMap<LocalId, Vec<ValueId>>,
-    builtins: HashMap<ValueId, Builtin>,
+    pub gets: HashMap<LocalId, Vec<ValueId>>,
+    pub builtins: HashMap<ValueId, Builtin>,
     /// Arguments that are written and never read.
     write_only: HashSet<Root>,
 }
@@ -107,9 +107,19 @@ impl Pass<'_> {
         if all.iter().any(|inst| inst.op.is_structured()) || !self.order_is_free(&all, counting.counter) {
             return None;
         }
-        let unit = |op: &Op| *op == Op::LocalGet(counting.counter);
-        let growth = growth(self.kernel, &self.effects, self.unaliased, &all, &self.constants, &unit);
-        // Vectors, by position; every store must be one.
+        let vectors = self.vectors(&all, counting.counter)?;
+        let smallest = vectors.values().copied().min()?;
+        let width = (BYTES / smallest) as usize;
+        if all.len() * width > 400 {
+            return None;
+        }
+        Some(self.vector_loop(inst, &counting, latch, &all, &vectors, width as u64, step))
+    }
+
+    /// The accesses of a loop whose elements are neighbours, by position, with the bytes of each; `None` if there is a store that is none.
+    pub(super) fn vectors(&self, all: &[&Inst], counter: LocalId) -> Option<HashMap<usize, u32>> {
+        let unit = |op: &Op| *op == Op::LocalGet(counter);
+        let growth = growth(self.kernel, &self.effects, self.unaliased, all, &self.constants, &unit);
         let mut vectors: HashMap<usize, u32> = HashMap::new();
         for (at, inst) in all.iter().enumerate() {
             let (pointer, bytes, is_store) = match &inst.op {
@@ -132,25 +142,14 @@ impl Pass<'_> {
                 return None;
             }
         }
-        let smallest = vectors.values().copied().min()?;
-        let width = (BYTES / smallest) as usize;
-        if all.len() * width > 400 {
-            return None;
-        }
-        Some(self.vector_loop(inst, &counting, latch, &all, &vectors, width as u64, step))
+        Some(vectors)
     }
 
-    /// Whether the counter begins with the lane's number plus what the SIMD-group has in common.
-    fn starts_with_lane(&self, before: &[Inst], counter: LocalId) -> bool {
-        let Some(rows) = &self.rows else { return false };
+    /// The value that a counter has when its loop begins.
+    pub(super) fn starts_with(&self, before: &[Inst], counter: LocalId) -> Option<ValueId> {
         for inst in before.iter().rev() {
             match &inst.op {
-                Op::LocalSet { local, value } if *local == counter => {
-                    return matches!(
-                        rows.builtins.get(value),
-                        Some(Builtin::ThreadIndexInThreadgroup | Builtin::ThreadIndexInSimdgroup)
-                    );
-                }
+                Op::LocalSet { local, value } if *local == counter => return Some(*value),
                 op if op.is_structured() => {
                     let mut sets = false;
                     for block in op.blocks().into_iter().flatten() {
@@ -159,17 +158,27 @@ impl Pass<'_> {
                         });
                     }
                     if sets {
-                        return false;
+                        return None;
                     }
                 }
                 _ => {}
             }
         }
-        false
+        None
+    }
+
+    /// Whether the counter begins with the lane's number plus what the SIMD-group has in common.
+    fn starts_with_lane(&self, before: &[Inst], counter: LocalId) -> bool {
+        let start = self.starts_with(before, counter);
+        let builtin = start.and_then(|start| self.rows.as_ref()?.builtins.get(&start));
+        matches!(
+            builtin,
+            Some(Builtin::ThreadIndexInThreadgroup | Builtin::ThreadIndexInSimdgroup)
+        )
     }
 
     /// Whether it does not matter which lane of the SIMD-group runs which step.
-    fn order_is_free(&self, all: &[&Inst], counter: LocalId) -> bool {
+    pub(super) fn order_is_free(&self, all: &[&Inst], counter: LocalId) -> bool {
         let Some(rows) = &self.rows else { return false };
         let find = |value: ValueId| all.iter().find(|inst| inst.results().any(|result| result == value));
         let inside: HashSet<ValueId> = all.iter().flat_map(|inst| inst.results()).collect();
@@ -381,7 +390,8 @@ impl Pass<'_> {
         out
     }
 
-    fn number_of(&mut self, out: &mut Vec<Inst>, at: LocationId, ty: Scalar, bits: u64) -> ValueId {
+    /// A number of a type.
+    pub(super) fn number_of(&mut self, out: &mut Vec<Inst>, at: LocationId, ty: Scalar, bits: u64) -> ValueId {
         copy::emit(self.kernel, out, at, Op::Const(Const { ty, bits }), Type::Scalar(ty))
     }
 
@@ -411,7 +421,7 @@ impl Pass<'_> {
     }
 
     /// One access for all elements of a lane.
-    fn vector_access(&mut self, inst: &Inst, bytes: u32, names: &mut [Names], out: &mut Vec<Inst>) {
+    pub(super) fn vector_access(&mut self, inst: &Inst, bytes: u32, names: &mut [Names], out: &mut Vec<Inst>) {
         let width = names.len() as u32;
         let vector_align = BYTES.min(bytes * width);
         match &inst.op {
@@ -459,7 +469,7 @@ impl Pass<'_> {
 }
 
 /// The positions of reads of locals that the loop sets, of what depends on them, and of the sets.
-fn accumulating(all: &[&Inst]) -> HashSet<usize> {
+pub(super) fn accumulating(all: &[&Inst]) -> HashSet<usize> {
     let set: HashSet<LocalId> = all
         .iter()
         .filter_map(|inst| match inst.op {

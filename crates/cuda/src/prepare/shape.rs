@@ -14,11 +14,13 @@ fn number(builtin: Builtin, size: [u32; 3]) -> Option<u32> {
     })
 }
 
-/// True if the kernel's code depends on the size of a threadgroup: it asks for it, or reduces over SIMD-groups.
+/// True if the kernel's code depends on the size of a threadgroup: it asks for it or for a thread's position in it, or reduces over
+/// SIMD-groups.
 pub(crate) fn asks_for_sizes(kernel: &Kernel) -> bool {
     let mut asks = false;
     kernel.body.for_each_inst(&mut |inst| {
         asks |= match inst.op {
+            Op::Builtin(Builtin::ThreadPositionInThreadgroup(_)) => true,
             Op::Builtin(builtin) => number(builtin, [1; 3]).is_some(),
             Op::Group { .. } | Op::Shuffle { .. } => true,
             _ => false,

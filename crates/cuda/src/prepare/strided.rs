@@ -23,13 +23,22 @@ const MAX_STEPS: usize = 8;
 /// Most instructions that the steps may have together.
 const MAX_SIZE: usize = 320;
 
-/// Does it to all loops that qualify.
+/// Does it to all loops that qualify, once rows that threads can keep have their own version.
 pub(super) fn run(kernel: &mut Kernel, options: &PtxOptions) {
+    let threads: Option<u32> = options.shape.map(|shape| shape.iter().product());
+    let whole = threads.filter(|threads| threads.is_multiple_of(32) && options.unaliased);
+    if let Some(threads) = whole {
+        pass(kernel, options, true, |pass, body| {
+            pass.keep_rows(body, threads);
+        });
+    }
+    pass(kernel, options, whole.is_some(), |pass, body| pass.block(body));
+}
+
+/// Runs a part of the work with fresh knowledge of the kernel.
+fn pass(kernel: &mut Kernel, options: &PtxOptions, with_rows: bool, work: impl FnOnce(&mut Pass<'_>, &mut Block)) {
     let effects = Effects::of(kernel);
-    let whole = options
-        .shape
-        .is_some_and(|shape| shape.iter().product::<u32>().is_multiple_of(32));
-    let rows = (whole && options.unaliased).then(|| Rows::of(kernel, &effects));
+    let rows = with_rows.then(|| Rows::of(kernel, &effects));
     let mut constants = HashMap::new();
     kernel.body.for_each_inst(&mut |inst| {
         if let Op::Const(value) = inst.op {
@@ -37,15 +46,15 @@ pub(super) fn run(kernel: &mut Kernel, options: &PtxOptions) {
         }
     });
     let mut body = std::mem::take(&mut kernel.body);
-    Pass {
+    let mut pass = Pass {
         kernel,
         effects,
         constants,
         unaliased: options.unaliased,
         rows,
         next_control: 0,
-    }
-    .block(&mut body);
+    };
+    work(&mut pass, &mut body);
     kernel.body = body;
 }
 
