@@ -17,8 +17,8 @@ use crate::driver::images::Images;
 use crate::driver::memory::DeviceMemory;
 use crate::driver::module::{Function, LaunchShape, Stream};
 use crate::driver::parameters::{
-    BoundArgument, BoundTensor, Extras, Launch, aliased, block, handle_table, memory_of, needs_handles, place_threadgroup,
-    written,
+    BoundArgument, BoundTensor, Extras, Launch, aliased, block, handle_table, memory_of, needs_handles,
+    place_threadgroup, written,
 };
 use crate::{CompileError, PtxModule, PtxOptions, Target};
 

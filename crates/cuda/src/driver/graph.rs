@@ -55,9 +55,9 @@ impl Context {
         })?;
         let recorded = self.capture(stream, |recorder| {
             let mut previous = None;
-            dispatches.iter().try_for_each(|dispatch| {
-                dispatch.record(recorder, previous.replace(dispatch))
-            })
+            dispatches
+                .iter()
+                .try_for_each(|dispatch| dispatch.record(recorder, previous.replace(dispatch)))
         });
         // SAFETY: created above; nothing runs on it, since it only recorded.
         unsafe { (functions.stream_destroy)(stream) };

@@ -321,8 +321,13 @@ pub(super) fn memory_of(bound: &BoundArgument) -> Vec<Range<u64>> {
 pub(super) fn written(kernel: &Kernel, bound: &[BoundArgument], handles: &[BoundTensor]) -> Vec<Range<u64>> {
     let arguments = kernel.arguments.iter().zip(bound);
     let arguments = arguments.filter(|(argument, _)| matches!(argument.access, Access::WriteOnly | Access::ReadWrite));
-    let handles = handles.iter().map(|tensor| tensor.address..tensor.address.saturating_add(tensor.bytes));
-    arguments.flat_map(|(_, bound)| memory_of(bound)).chain(handles).collect()
+    let handles = handles
+        .iter()
+        .map(|tensor| tensor.address..tensor.address.saturating_add(tensor.bytes));
+    arguments
+        .flat_map(|(_, bound)| memory_of(bound))
+        .chain(handles)
+        .collect()
 }
 
 #[cfg(test)]

@@ -25,7 +25,9 @@ mod trigonometry;
 mod view;
 
 use anymetal_ir::passes::{Effects, UniformityInfo};
-use anymetal_ir::{AddressSpace, ArgumentId, Block, Const, Inst, Kernel, LocalId, LocationId, MemoryId, Op, Type, ValueId};
+use anymetal_ir::{
+    AddressSpace, ArgumentId, Block, Const, Inst, Kernel, LocalId, LocationId, MemoryId, Op, Type, ValueId,
+};
 
 use crate::abi::ParameterBlock;
 use crate::error::CompileError;

@@ -403,7 +403,11 @@ impl Lower<'_> {
         // window it is the last one's again.
         let ahead = def!(self, Pred, "setp.gt.s32", "{left}, 1");
         for &address in &cursor.activation {
-            ptx!(self, "@{ahead} add.s64 {address}, {address}, {}", 2 * cut.splits * WINDOW);
+            ptx!(
+                self,
+                "@{ahead} add.s64 {address}, {address}, {}",
+                2 * cut.splits * WINDOW
+            );
         }
         self.few_multiply(cut, &cursor, stage, &x, &sums, row_blocks, range);
         self.few_next_stage(cut, stage);
