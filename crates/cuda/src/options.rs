@@ -181,6 +181,11 @@ pub struct PtxModule {
     pub max_threads: u32,
     /// Threads to launch beyond the threadgroup's own (whole warps of the backend, at the end).
     pub hidden_threads: u32,
+    /// It waits for the launch in front of it before it touches memory (but for [`early_reads`](Self::early_reads)), and lets the next one begin only
+    /// then: it may be launched while that one runs.
+    pub waits: bool,
+    /// Arguments that it reads before it waits. The launch in front must not write them.
+    pub early_reads: Vec<anymetal_ir::ArgumentId>,
 }
 
 #[cfg(test)]

@@ -44,7 +44,7 @@ fn product_of(
         )
     };
     let text = format!(
-        "kernel \"product\" {{\n{}{}{}  body {{\n    %0: u64 = handle arg0\n    %1: u64 = handle arg1\n    %2: u64 = handle arg2\n{}{}{}    \
+        "kernel \"product\" {{\n  required_simdgroups {simdgroups} !1\n{}{}{}  file 1 \"product.metal\"\n  loc !1 1 1 1\n  body {{\n    %0: u64 = handle arg0\n    %1: u64 = handle arg1\n    %2: u64 = handle arg2\n{}{}{}    \
          %18: i64 = const i64 0\n    matmul {{16 32 ?{flags}}} simdgroups {simdgroups} left {} right {} destination {}\n  }}\n}}\n",
         argument(0, left, "read"),
         argument(1, right, "read"),
@@ -167,4 +167,22 @@ fn fp8_is_converted_by_instructions_where_there_are_some() {
     };
     assert!(product("fp8_e4m3", "fp8_e4m3", "f32", "", &with).contains(convert));
     assert!(!product("fp8_e4m3", "fp8_e4m3", "f32", "", &without).contains(convert));
+}
+
+#[test]
+fn only_weights_are_copied_before_the_launch_in_front_has_ended() {
+    let first = |text: &str, what: &str| text.find(what).unwrap_or(usize::MAX);
+    let (wait, copy, load) = ("griddepcontrol.wait", "cp.async.cg", "ld.global");
+    let few = product_of(4, "f16", "int4", "f32", " transpose_right", &PtxOptions::default());
+    assert!(first(&few, copy) < first(&few, wait) && first(&few, wait) < first(&few, load));
+    // Every way waits: one row block, two, and the general way.
+    assert_eq!(few.matches(wait).count(), 3);
+    // Everything else waits at its entry.
+    let general = product("f16", "f16", "f32", "", &PtxOptions::default());
+    assert!(first(&general, wait) < first(&general, load) && general.matches(wait).count() == 1);
+    let before = PtxOptions {
+        target: anymetal_cuda::Target::SM_80,
+        ..PtxOptions::default()
+    };
+    assert!(!product("f16", "f16", "f32", "", &before).contains(wait));
 }

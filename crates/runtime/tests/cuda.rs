@@ -181,6 +181,83 @@ fn graphs_run_again_and_see_what_the_host_wrote() {
     }
 }
 
+const LINEAR: &str = "
+#include <metal_stdlib>
+#include <metal_tensor>
+#include <MetalPerformancePrimitives/MetalPerformancePrimitives.h>
+using namespace metal;
+using namespace mpp::tensor_ops;
+
+kernel void linear(device half *x [[buffer(0)]], device uchar *w [[buffer(1)]], device float *y [[buffer(2)]],
+                   uint2 tgid [[threadgroup_position_in_grid]]) {
+    tensor<device half, dextents<int, 2>, tensor_inline> left(x, dextents<int, 2>(1024, 4));
+    tensor<device int4b_format, dextents<int, 2>, tensor_inline> right(w, dextents<int, 2>(1024, 256), array<int, 2>({1, 1024}));
+    tensor<device float, dextents<int, 2>, tensor_inline> product(y, dextents<int, 2>(256, 4));
+    auto right_tile = right.slice(0, tgid.x * 64);
+    auto product_tile = product.slice(tgid.x * 64, 0);
+    constexpr auto descriptor = matmul2d_descriptor(16, 64, dynamic_length_v<int>, false, true);
+    matmul2d<descriptor, execution_simdgroups<8>> op;
+    op.run(left, right_tile, product_tile);
+}
+
+kernel void fill(device uint *to [[buffer(0)]], constant uint &with [[buffer(1)]], uint i [[thread_position_in_grid]]) {
+    to[i] = with;
+}
+";
+
+#[test]
+fn products_in_graphs_see_what_the_dispatch_in_front_wrote() {
+    let Some(device) = gpu() else { return };
+    let library = device
+        .new_library(LINEAR, "linear.metal", &CompileOptions::default())
+        .unwrap();
+    let [linear, fill] = ["linear", "fill"].map(|name| library.pipeline(name).unwrap());
+    let x = device.new_buffer(4 * 1024 * 2).unwrap();
+    let w = device.new_buffer(256 * 1024 / 2).unwrap();
+    let steps = 24u32;
+    let y: Vec<Buffer> = (0..steps).map(|_| device.new_buffer(4 * 256 * 4).unwrap()).collect();
+    let mut encoder = device.new_queue().encoder();
+    let write = |encoder: &mut CommandEncoder, to: &Buffer, with: u32| {
+        encoder.set_pipeline(&fill).set_buffer(0, to, 0);
+        encoder.set_value(1, &with).unwrap();
+        encoder.dispatch_threads(to.length() / 4, 256).unwrap();
+    };
+    // Weights and activations take turns as what is written directly in front of the product: (1 + step % 7) · 1.0, then · 2.0.
+    for step in 0..steps {
+        let code = 1 + step % 7;
+        let (weights, activation) = (
+            code * 0x1111_1111,
+            if step % 2 == 0 { 0x3c00_3c00 } else { 0x4000_4000 },
+        );
+        if step % 3 == 0 {
+            write(&mut encoder, &x, activation);
+            write(&mut encoder, &w, weights);
+        } else {
+            write(&mut encoder, &w, weights);
+            write(&mut encoder, &x, activation);
+        }
+        encoder
+            .set_pipeline(&linear)
+            .set_buffer(0, &x, 0)
+            .set_buffer(1, &w, 0)
+            .set_buffer(2, &y[step as usize], 0);
+        encoder.dispatch_threadgroups(4, 256).unwrap();
+    }
+    let graph = encoder.finish().unwrap();
+    for _ in 0..20 {
+        graph.run().unwrap();
+        for (step, y) in y.iter().enumerate() {
+            let expected = 1024.0 * (1 + step % 7) as f32 * if step % 2 == 0 { 1.0 } else { 2.0 };
+            let got = y.to_vec::<f32>().unwrap();
+            assert!(
+                got.iter().all(|&value| value == expected),
+                "step {step}: {} and not {expected}",
+                got[0]
+            );
+        }
+    }
+}
+
 #[test]
 fn threadgroup_memory_and_handles() {
     let Some(device) = gpu() else { return };

@@ -1,6 +1,7 @@
 //! A kernel on a device: compiled, loaded when it first runs, and dispatched.
 
 use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::{Arc, Mutex, OnceLock};
 
 use anymetal_ir::fault::Fault;
@@ -16,7 +17,8 @@ use crate::driver::images::Images;
 use crate::driver::memory::DeviceMemory;
 use crate::driver::module::{Function, LaunchShape, Stream};
 use crate::driver::parameters::{
-    BoundArgument, BoundTensor, Extras, Launch, aliased, block, handle_table, needs_handles, place_threadgroup,
+    BoundArgument, BoundTensor, Extras, Launch, aliased, block, handle_table, memory_of, needs_handles,
+    place_threadgroup, written,
 };
 use crate::{CompileError, PtxModule, PtxOptions, Target};
 
@@ -218,6 +220,11 @@ pub struct Prepared {
     shape: LaunchShape,
     parameters: Vec<u8>,
     images: Option<Images>,
+    /// As [`PtxModule::waits`].
+    waits: bool,
+    /// What it reads before it waits.
+    early_reads: Vec<Range<u64>>,
+    writes: Vec<Range<u64>>,
     /// Tables and workspace that the launch names.
     _keep: Vec<DeviceMemory>,
 }
@@ -357,6 +364,9 @@ impl CudaKernel {
         }
         let layout: &ParameterBlock = &module.parameters;
         let parameters = block(&self.kernel, layout, launch, bound, &shape.1, &extras).map_err(refuse)?;
+        let early_reads = module.early_reads.iter().map(|id| id.index());
+        let early_reads = early_reads.filter_map(|at| bound.get(at)).flat_map(memory_of).collect();
+        let waits = module.waits;
         let function = self.function(&variant)?;
         *self.last.lock().unwrap_or_else(|e| e.into_inner()) = Some(variant);
         Ok(Prepared {
@@ -364,6 +374,9 @@ impl CudaKernel {
             shape: shape.0,
             parameters,
             images,
+            waits,
+            early_reads,
+            writes: written(&self.kernel, bound, handles),
             _keep: keep,
         })
     }
@@ -420,6 +433,7 @@ impl CudaKernel {
             block: [block, 1, 1],
             shared_bytes: end as u32,
             cluster: [1; 3],
+            early: false,
         };
         Ok((shape, places))
     }
@@ -439,12 +453,26 @@ impl Prepared {
         self.function.launch(&self.shape, &self.parameters)
     }
 
-    /// Records it into a graph, which it has to outlive.
-    pub(crate) fn record(&self, recorder: &Recorder) -> Result<(), DriverError> {
+    /// Records it into a graph, which it has to outlive, behind `previous`.
+    pub(crate) fn record(&self, recorder: &Recorder, previous: Option<&Prepared>) -> Result<(), DriverError> {
         if let Some(images) = &self.images {
             images.clear(recorder.stream())?;
         }
-        recorder.launch(&self.function, &self.shape, &self.parameters)
+        let shape = LaunchShape {
+            early: previous.is_some_and(|previous| self.may_begin_beside(previous)),
+            ..self.shape
+        };
+        recorder.launch(&self.function, &shape, &self.parameters)
+    }
+
+    /// True if the launch in front of it may still be running when this one begins.
+    fn may_begin_beside(&self, previous: &Prepared) -> bool {
+        let overlaps = |read: &Range<u64>| {
+            let mut writes = previous.writes.iter();
+            writes.any(|written| read.start < written.end && written.start < read.end)
+        };
+        // What clears flags lies between the two.
+        self.waits && previous.waits && self.images.is_none() && !self.early_reads.iter().any(overlaps)
     }
 }
 

@@ -54,7 +54,10 @@ impl Context {
             (functions.stream_create)(&mut stream, sys::STREAM_NON_BLOCKING)
         })?;
         let recorded = self.capture(stream, |recorder| {
-            dispatches.iter().try_for_each(|dispatch| dispatch.record(recorder))
+            let mut previous = None;
+            dispatches
+                .iter()
+                .try_for_each(|dispatch| dispatch.record(recorder, previous.replace(dispatch)))
         });
         // SAFETY: created above; nothing runs on it, since it only recorded.
         unsafe { (functions.stream_destroy)(stream) };

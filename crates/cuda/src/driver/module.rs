@@ -40,6 +40,8 @@ pub struct LaunchShape {
     pub shared_bytes: u32,
     /// Blocks of a cluster; all ones for none.
     pub cluster: [u32; 3],
+    /// May begin before the launch in front of it has ended, for which it waits itself.
+    pub early: bool,
 }
 
 /// Where a launch goes.
@@ -121,20 +123,32 @@ impl Function {
     pub(super) fn launch_on(&self, stream: Stream, shape: &LaunchShape, parameters: &[u8]) -> Result<(), DriverError> {
         self.context.enter()?;
         self.allow_shared(shape.shared_bytes)?;
-        let mut cluster = sys::LaunchAttribute {
-            id: sys::LAUNCH_CLUSTER_DIMENSION,
-            padding: [0; 4],
-            value: [0; 16],
+        let mut attributes = Vec::new();
+        let mut attribute = |id, values: &[u32]| {
+            let mut value = [0; 16];
+            value[..values.len()].copy_from_slice(values);
+            attributes.push(sys::LaunchAttribute {
+                id,
+                padding: [0; 4],
+                value,
+            });
         };
-        cluster.value[..3].copy_from_slice(&shape.cluster);
-        let clustered = shape.cluster != [1; 3];
+        if shape.cluster != [1; 3] {
+            attribute(sys::LAUNCH_CLUSTER_DIMENSION, &shape.cluster);
+        }
+        if shape.early {
+            attribute(sys::LAUNCH_PROGRAMMATIC, &[1]);
+        }
         let config = sys::LaunchConfig {
             grid: shape.grid,
             block: shape.block,
             shared_bytes: shape.shared_bytes,
             stream: stream.0,
-            attributes: if clustered { &mut cluster } else { std::ptr::null_mut() },
-            attribute_count: clustered.into(),
+            attributes: match attributes.is_empty() {
+                true => std::ptr::null_mut(),
+                false => attributes.as_mut_ptr(),
+            },
+            attribute_count: attributes.len() as c_uint,
         };
         let mut block = [parameters.as_ptr().cast_mut().cast::<c_void>()];
         // SAFETY: the kernel has one parameter, which is as long as `parameters`; the driver copies it before it returns.

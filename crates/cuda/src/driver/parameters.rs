@@ -1,5 +1,7 @@
 //! What is bound to a kernel, and the bytes that a launch hands over for it (laid out by [`crate::abi`]).
 
+use std::ops::Range;
+
 use anymetal_formats::MAX_RANK;
 use anymetal_ir::{Access, ArgumentKind, Kernel, Op};
 
@@ -300,6 +302,32 @@ pub(super) fn aliased(kernel: &Kernel, bound: &[BoundArgument], handles: &[Bound
         .iter()
         .enumerate()
         .any(|(i, a)| ranges[i + 1..].iter().any(|b| (a.2 || b.2) && a.0 < b.1 && b.0 < a.1))
+}
+
+/// The memory that is bound to an argument.
+pub(super) fn memory_of(bound: &BoundArgument) -> Vec<Range<u64>> {
+    let range = |address: u64, bytes: u64| address..address.saturating_add(bytes);
+    match bound {
+        BoundArgument::Buffer { address, bytes } => vec![range(*address, *bytes)],
+        BoundArgument::Tensor(tensor) => {
+            let scales = tensor.scales.iter().map(|(address, bytes, _)| range(*address, *bytes));
+            scales.chain([range(tensor.address, tensor.bytes)]).collect()
+        }
+        BoundArgument::Unbound | BoundArgument::NullTensor | BoundArgument::Threadgroup(_) => Vec::new(),
+    }
+}
+
+/// The memory that a dispatch may write. What a kernel reaches by handle it may write.
+pub(super) fn written(kernel: &Kernel, bound: &[BoundArgument], handles: &[BoundTensor]) -> Vec<Range<u64>> {
+    let arguments = kernel.arguments.iter().zip(bound);
+    let arguments = arguments.filter(|(argument, _)| matches!(argument.access, Access::WriteOnly | Access::ReadWrite));
+    let handles = handles
+        .iter()
+        .map(|tensor| tensor.address..tensor.address.saturating_add(tensor.bytes));
+    arguments
+        .flat_map(|(_, bound)| memory_of(bound))
+        .chain(handles)
+        .collect()
 }
 
 #[cfg(test)]

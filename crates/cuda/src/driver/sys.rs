@@ -96,6 +96,8 @@ pub struct LaunchAttribute {
 
 /// `CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION`.
 pub const LAUNCH_CLUSTER_DIMENSION: c_int = 4;
+/// `CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION`.
+pub const LAUNCH_PROGRAMMATIC: c_int = 6;
 
 /// `CUlaunchConfig`.
 #[repr(C)]

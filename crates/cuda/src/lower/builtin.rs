@@ -90,6 +90,7 @@ impl Lower<'_> {
 
     /// Sets the registers of [`Geometry`](super::Geometry).
     fn set_geometry(&mut self) {
+        self.begin_dependence();
         let g = self.geometry;
         ptx!(self, "mov.u32 {}, %tid.x", g.hardware_thread);
         ptx!(self, "and.b32 {}, {}, 31", g.hardware_lane, g.hardware_thread);

@@ -12,6 +12,7 @@ mod control;
 mod convert;
 mod division;
 mod coop;
+mod early;
 mod float;
 mod math;
 mod math_wide;
@@ -25,7 +26,9 @@ mod trigonometry;
 mod view;
 
 use anymetal_ir::passes::{Effects, UniformityInfo};
-use anymetal_ir::{AddressSpace, Block, Const, Inst, Kernel, LocalId, LocationId, MemoryId, Op, Type, ValueId};
+use anymetal_ir::{
+    AddressSpace, ArgumentId, Block, Const, Inst, Kernel, LocalId, LocationId, MemoryId, Op, Type, ValueId,
+};
 
 use crate::abi::ParameterBlock;
 use crate::error::CompileError;
@@ -92,6 +95,12 @@ pub(crate) struct Lower<'k> {
     pub coarse_shift: u32,
     /// Widened copies of arguments that operations can use.
     pub images: Vec<crate::options::ImageRequest>,
+    /// The kernel waits for the launch in front of it.
+    waits: bool,
+    /// It has not waited yet; see [`early`].
+    wait_pending: bool,
+    /// Arguments that are read before that.
+    early_reads: Vec<ArgumentId>,
     values: Vec<Option<Reg>>,
     constants: Vec<Option<Const>>,
     locals: Vec<Reg>,
@@ -142,6 +151,9 @@ pub(crate) fn lower(kernel: &Kernel, options: &PtxOptions) -> Result<PtxModule> 
         min_blocks: 0,
         coarse_shift: 0,
         images: Vec::new(),
+        waits: false,
+        wait_pending: false,
+        early_reads: Vec::new(),
         values: vec![None; kernel.values.len()],
         constants: vec![None; kernel.values.len()],
         locals,
@@ -392,9 +404,12 @@ impl<'k> Lower<'k> {
                 right,
                 destination,
             } => {
-                if self.few_rows_matmul(descriptor, *simdgroups, left, right, destination)?
-                    || self.staged_matmul(descriptor, *simdgroups, left, right, destination)?
-                {
+                if self.few_rows_matmul(descriptor, *simdgroups, left, right, destination)? {
+                    return Ok(());
+                }
+                self.wait_for_predecessor();
+                self.has_waited();
+                if self.staged_matmul(descriptor, *simdgroups, left, right, destination)? {
                     return Ok(());
                 }
                 self.matmul(descriptor, *simdgroups, left, right, destination)
@@ -509,6 +524,8 @@ impl<'k> Lower<'k> {
             max_threads: threads,
             hidden_threads: self.hidden_threads,
             coarse_shift: self.coarse_shift,
+            waits: self.waits,
+            early_reads: self.early_reads,
         })
     }
 

@@ -32,6 +32,19 @@ const fn pitch(columns: u32) -> u32 {
     columns + 4
 }
 
+/// True if a product is one of few rows by quantised columns, whatever its operands' places.
+pub(crate) fn has_few_rows(descriptor: &MatmulDescriptor, left: ElementFormat, right: ElementFormat) -> bool {
+    use ElementFormat as E;
+    let known = matches!(
+        (left, right),
+        (
+            E::F16,
+            E::Int4B | E::UInt4B | E::Fp4E2M1 | E::Fp8E4M3 | E::Fp8E5M2 | E::I8 | E::U8
+        ) | (E::BF16, E::Int4B | E::UInt4B | E::I8 | E::U8)
+    );
+    known && descriptor.m <= 16
+}
+
 /// How a product of few rows is cut.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Cut {
@@ -58,12 +71,11 @@ impl Cut {
         target: &Region,
         room: u32,
     ) -> Option<Cut> {
-        use ElementFormat as E;
         let device = |region: &Region| matches!(region.space, AddressSpace::Device | AddressSpace::Constant);
         let columns = descriptor.n;
         let own_columns = columns.min(COLUMNS);
         let groups = columns / own_columns;
-        let fits = descriptor.m <= 16
+        let fits = has_few_rows(descriptor, left.format, right.format)
             && !descriptor.transpose_left
             && descriptor.transpose_right
             && simdgroups >= 2
@@ -78,13 +90,6 @@ impl Cut {
             None => false,
         };
         let unit = unit_of(descriptor, left.format, right.format);
-        let known = matches!(
-            (left.format, right.format),
-            (
-                E::F16,
-                E::Int4B | E::UInt4B | E::Fp4E2M1 | E::Fp8E4M3 | E::Fp8E5M2 | E::I8 | E::U8
-            ) | (E::BF16, E::Int4B | E::UInt4B | E::I8 | E::U8)
-        );
         let mut cut = Cut {
             unit,
             format: right.format,
@@ -96,7 +101,7 @@ impl Cut {
             stages: 0,
         };
         cut.stages = (room / (simdgroups * cut.stage_bytes()).max(1)).min(6);
-        (fits && known && cut.stages >= 2).then_some(cut)
+        (fits && cut.stages >= 2).then_some(cut)
     }
 
     /// Bytes of a row of weights in a window.
@@ -220,6 +225,8 @@ impl Lower<'_> {
         ptx!(self, "barrier.sync 0, {threads}");
         ptx!(self, "bra.uni {done}");
         self.writer.place(general);
+        self.wait_for_predecessor();
+        self.has_waited();
         if !self.staged_matmul(descriptor, simdgroups, left, right, destination)? {
             self.matmul(descriptor, simdgroups, left, right, destination)?;
         }
@@ -346,7 +353,7 @@ impl Lower<'_> {
         let simdgroup = self.geometry.simdgroup;
         let (g, t) = (self.geometry.fragment_row, self.geometry.fragment_pair);
         let groups = cut.columns / cut.own_columns;
-        let split = def!(self, B32, "div.u32", "{simdgroup}, {groups}");
+        let split = self.divided(simdgroup, groups);
         let before = def!(self, B32, "mul.lo.u32", "{split}, {groups}");
         let group = def!(self, B32, "sub.u32", "{simdgroup}, {before}");
         let first_column = def!(self, B32, "mul.lo.u32", "{group}, {}", cut.own_columns);
@@ -356,14 +363,10 @@ impl Lower<'_> {
             .collect();
 
         // Windows split, split + splits, … are this SIMD-group's.
-        let windows = def!(self, B32, "div.u32", "{end}, {WINDOW}");
+        let windows = self.divided(end, WINDOW);
         let left = def!(self, B32, "sub.s32", "{windows}, {split}");
         let left = def!(self, B32, "add.s32", "{left}, {}", cut.splits - 1);
-        let left = def!(self, B32, "div.s32", "{left}, {}", cut.splits);
-        let finished = self.writer.label();
-        let none = def!(self, Pred, "setp.le.s32", "{left}, 0");
-        branch_if(self, none, finished);
-
+        let left = self.divided(left, cut.splits);
         let cursor = self.few_cursor(
             cut,
             activation,
@@ -380,23 +383,33 @@ impl Lower<'_> {
         for _ in 1..cut.stages {
             self.few_copy(cut, &cursor, load_stage, to_load);
         }
+        // Weights are on their way; the activation may be what the launch in front writes.
+        self.wait_for_predecessor();
+        let finished = self.writer.label();
+        let none = def!(self, Pred, "setp.le.s32", "{left}, 0");
+        branch_if(self, none, finished);
         let x: Vec<Reg> = (0..row_blocks * BLOCKS * 4).map(|_| self.reg(Class::B32)).collect();
+        for block in 0..BLOCKS {
+            self.few_activation(&cursor, block, &x);
+        }
         let stage = self.u32(0);
         let again = self.writer.label();
         self.writer.place(again);
-        // Of two row blocks there is no room for all of a window: the rest is loaded two blocks ahead.
-        let ahead = if row_blocks == 1 { BLOCKS } else { 2 };
-        for block in 0..ahead {
-            self.few_activation(&cursor, block, &x);
-        }
         ptx!(self, "cp.async.wait_group {}", cut.stages - 2);
         // Every lane's copies are there, and every lane is done with the stage that is filled next.
         ptx!(self, "bar.warp.sync 0xffffffff");
         self.few_copy(cut, &cursor, load_stage, to_load);
-        self.few_multiply(cut, &cursor, stage, &x, &sums, row_blocks, range);
+        // The activation's elements of the next window are loaded into the same registers as soon as they are free; behind the last
+        // window it is the last one's again.
+        let ahead = def!(self, Pred, "setp.gt.s32", "{left}, 1");
         for &address in &cursor.activation {
-            step(self, address, Wide::Known((2 * cut.splits * WINDOW).into()));
+            ptx!(
+                self,
+                "@{ahead} add.s64 {address}, {address}, {}",
+                2 * cut.splits * WINDOW
+            );
         }
+        self.few_multiply(cut, &cursor, stage, &x, &sums, row_blocks, range);
         self.few_next_stage(cut, stage);
         ptx!(self, "sub.s32 {left}, {left}, 1");
         let more = def!(self, Pred, "setp.gt.s32", "{left}, 0");
@@ -575,6 +588,14 @@ impl Lower<'_> {
         ptx!(self, "cp.async.commit_group");
     }
 
+    /// A number that is not negative, divided by a known one.
+    fn divided(&mut self, number: Reg, by: u32) -> Reg {
+        match by.is_power_of_two() {
+            true => def!(self, B32, "shr.u32", "{number}, {}", by.trailing_zeros()),
+            false => def!(self, B32, "div.u32", "{number}, {by}"),
+        }
+    }
+
     fn few_next_stage(&mut self, cut: &Cut, stage: Reg) {
         let bytes = cut.stage_bytes();
         ptx!(self, "add.u32 {stage}, {stage}, {bytes}");
@@ -621,9 +642,6 @@ impl Lower<'_> {
             Vec::new()
         };
         for block in 0..BLOCKS {
-            if row_blocks > 1 && block + 2 < BLOCKS {
-                self.few_activation(cursor, block + 2, x);
-            }
             let activation: Vec<Vec<Reg>> = (0..row_blocks)
                 .map(|nb| {
                     let w = &x[(4 * (nb * BLOCKS + block)) as usize..][..4];
@@ -641,6 +659,9 @@ impl Lower<'_> {
                     ]
                 })
                 .collect();
+            if cut.crossed() {
+                self.few_activation(cursor, block, x);
+            }
             // The eight weights of this lane's run: a word of 16 bytes, or half of them.
             let place = if cut.words() == 1 {
                 let chunk = def!(self, B32, "xor.b32", "{swizzle}, {block}");
@@ -689,6 +710,9 @@ impl Lower<'_> {
                     }
                 }
             }
+            if !cut.crossed() {
+                self.few_activation(cursor, block, x);
+            }
         }
     }
 
@@ -712,7 +736,7 @@ impl Lower<'_> {
         self.writer.place(again);
         let finished = def!(self, Pred, "setp.ge.u32", "{number}, {all}");
         ptx!(self, "@{finished} bra {done}");
-        let row = def!(self, B32, "div.u32", "{number}, {}", cut.columns);
+        let row = self.divided(number, cut.columns);
         let before = def!(self, B32, "mul.lo.u32", "{row}, {}", cut.columns);
         let column = def!(self, B32, "sub.u32", "{number}, {before}");
         ptx!(self, "add.u32 {number}, {number}, {threads}");

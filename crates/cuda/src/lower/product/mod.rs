@@ -19,6 +19,8 @@ mod target;
 mod thread;
 mod unit;
 
+pub(super) use self::few::has_few_rows;
+
 use anymetal_formats::ElementFormat;
 use anymetal_ir::{CoopId, MatmulDescriptor, Operand, Scalar};
 
