@@ -29,7 +29,7 @@ enum Order {
     Words { bits: usize },
     /// 64 bytes, the lower and the upper 8 of each 16 apart.
     Halves,
-    /// 32 bytes as 8 words of `32 / bits` codes, vectors as above; codes of 8 bits as they stand. The left operand is `f32`.
+    /// 32 bytes in vectors of 8 `f32` numbers, see [`float_element`]. The left operand is `f32`.
     Floats { bits: usize },
 }
 
@@ -57,6 +57,17 @@ impl Order {
             Order::Floats { .. } => 32,
             _ => 64,
         }
+    }
+}
+
+/// The element of 32 bytes of a column that comes out at a place of a vector, of codes of so many bits in `f32`: those of fewer than
+/// 8 bits by way of words, whose even and odd ones go to vectors of their own, either half of the bytes to its half of a vector.
+fn float_element(bits: usize, vector: usize, place: usize) -> usize {
+    let byte = |upper: usize, odd: usize| 16 * (place / 4) + 8 * upper + 2 * (place % 4) + odd;
+    match bits {
+        2 => 4 * byte(vector / 8, vector % 2) + vector / 2 % 4,
+        4 => 2 * byte(vector / 2 % 2, vector % 2) + vector / 4,
+        _ => 8 * vector + place,
     }
 }
 
@@ -176,9 +187,9 @@ impl FewLeft {
                     let values = std::slice::from_raw_parts(staged, k);
                     let at = |vector: usize| at(vector, 0).cast::<f32>();
                     match bits {
-                        2 => lay_out::<f32, 8, _, _>(values, at, |vector, place| 16 * place + vector, 16),
-                        4 => lay_out::<f32, 8, _, _>(values, at, |vector, place| 8 * place + vector, 8),
-                        _ => lay_out::<f32, 8, _, _>(values, at, |vector, place| 8 * vector + place, 4),
+                        2 => lay_out::<f32, 8, _, _>(values, at, |vector, place| float_element(2, vector, place), 16),
+                        4 => lay_out::<f32, 8, _, _>(values, at, |vector, place| float_element(4, vector, place), 8),
+                        _ => lay_out::<f32, 8, _, _>(values, at, |vector, place| float_element(8, vector, place), 4),
                     }
                     continue;
                 }
@@ -277,6 +288,13 @@ impl Columns {
         self.first.wrapping_offset(c as isize * self.stride)
     }
 
+    /// From a byte to the one that is worth asking for: some whole columns on, `columns` at least and about so many bytes.
+    #[inline(always)]
+    pub fn ahead(&self, bytes: isize, columns: usize) -> isize {
+        let many = bytes / self.stride.abs().max(1);
+        self.stride.wrapping_mul(many.max(columns as isize))
+    }
+
     /// A column's scale codes from one on, and how many are left. There must be scales.
     #[inline(always)]
     pub fn codes(&self, c: usize, from: usize) -> (*const u8, usize) {
@@ -297,9 +315,7 @@ impl Columns {
 pub(crate) struct FewTable {
     /// Of 2 or 4 bits: the value of each code, repeated.
     pub words: [u16; 32],
-    /// The same as `f32`.
-    pub floats: [f32; 16],
-    /// Of 7 bits, the sign left out: the value's lower and upper byte.
+    /// The value's lower and upper byte: of codes of 2 or 4 bits, repeated, or of 7, the sign of FP8 left out.
     pub low: [u8; 128],
     pub high: [u8; 128],
 }
@@ -321,17 +337,15 @@ pub(super) fn table(format: ElementFormat) -> &'static FewTable {
         let bf16 = |code: usize| (format.decode_f32(code as u64).to_bits() >> 16) as u16;
         let mut table = FewTable {
             words: [0; 32],
-            floats: [0.0; 16],
             low: [0; 128],
             high: [0; 128],
         };
         if format.bits() < 8 {
             table.words = std::array::from_fn(|code| bf16(code % (1 << format.bits())));
-            table.floats = std::array::from_fn(|code| format.decode_f32(code as u64 % (1 << format.bits())));
-        } else {
-            for code in 0..128 {
-                [table.low[code], table.high[code]] = bf16(code).to_le_bytes();
-            }
+        }
+        for code in 0..128 {
+            let value = bf16(code % (1 << format.bits()));
+            [table.low[code], table.high[code]] = value.to_le_bytes();
         }
         table
     })

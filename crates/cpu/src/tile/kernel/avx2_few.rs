@@ -1,157 +1,372 @@
-//! Few rows by quantised columns, on AVX2: a column's packed elements are read 32 bytes at a time where they lie and become
-//! `f32` in registers, codes of 2 and 4 bits by permuting a table (VPERMPS looks at the low 3 bits of each number), FP8 by way
-//! of binary16. Sums of 32 bytes are multiplied by their block scales and added up.
+//! Few rows by quantised columns, on AVX2: a column's packed elements are read 32 bytes at a time where they lie and become `f32`
+//! in registers, in the order in which the left operand was laid out for them.
+//!
+//! Up to four rows multiply each decoded vector where it comes out; more rows share columns that are decoded into the
+//! first-level cache ([`super::avx2_few_panel`]). Sums of a block of 32 elements are multiplied by the block's scale.
 
 use std::arch::x86_64::*;
 
-use super::avx2::load;
-use super::{FewJob, FewKernels};
+use super::{FewJob, FewKernels, avx2_few_panel};
 use crate::tile::few::Columns;
 
 pub(super) const FEW: FewKernels = FewKernels {
-    two_bits,
-    four_bits,
-    e4m3,
-    e5m2,
-    rows: 4,
+    two_bits: by_rows::<TWO>,
+    four_bits: by_rows::<FOUR>,
+    e4m3: by_rows::<E4M3>,
+    e5m2: by_rows::<E5M2>,
+    rows: avx2_few_panel::ROWS,
     extreme_codes,
 };
 
-/// A kernel for one width of codes: `$vectors` decoded vectors to 32 bytes, which have `$codes` scale codes.
-macro_rules! few {
-    ($name:ident, $tile:ident, vectors $vectors:literal, codes $codes:literal, |$table:ident, $bytes:ident, $j:ident| $decode:expr) => {
-        #[target_feature(enable = "avx2,fma,f16c")]
-        unsafe fn $name(job: &mut FewJob<'_>) {
-            // SAFETY: the contract of FewKernels.
-            unsafe {
-                let count = job.right.count;
-                let mut c = 0;
-                if job.rows <= 2 {
-                    while count - c >= 2 {
-                        match job.rows {
-                            1 => $tile::<1, 2>(job, c),
-                            _ => $tile::<2, 2>(job, c),
-                        }
-                        c += 2;
-                    }
-                }
-                while c < count {
-                    match job.rows {
-                        1 => $tile::<1, 1>(job, c),
-                        2 => $tile::<2, 1>(job, c),
-                        3 => $tile::<3, 1>(job, c),
-                        _ => $tile::<4, 1>(job, c),
-                    }
-                    c += 1;
-                }
-            }
-        }
+/// The ways to decode: of integers and FP4 of 2 and of 4 bits by table, of FP8 by way of binary16.
+pub(super) const TWO: u8 = 2;
+pub(super) const FOUR: u8 = 4;
+pub(super) const E4M3: u8 = 43;
+pub(super) const E5M2: u8 = 52;
 
-        #[target_feature(enable = "avx2,fma,f16c")]
-        unsafe fn $tile<const ROWS: usize, const COLUMNS: usize>(job: &mut FewJob<'_>, first: usize) {
-            // SAFETY: columns `first` on of the job, the last bytes of which are copied out before they are read 32 at a time; the
-            // left operand holds ROWS rows of every vector; the results are those of the job.
-            unsafe {
-                let right: &Columns = &job.right;
-                let $table = [
-                    _mm256_loadu_ps(job.table.floats.as_ptr()),
-                    _mm256_loadu_ps(job.table.floats.as_ptr().add(8)),
-                ];
-                let mut totals = [[_mm256_setzero_ps(); COLUMNS]; ROWS];
-                let mut left: *const f32 = job.left.cast();
-                let mut last = [[0u8; 32]; COLUMNS];
-                for q in 0..right.bytes.div_ceil(32) {
-                    let rest = right.bytes - 32 * q;
-                    let mut places = [std::ptr::null::<u8>(); COLUMNS];
-                    for (i, place) in places.iter_mut().enumerate() {
-                        *place = right.column(first + i).add(32 * q);
-                        if rest < 32 {
-                            std::ptr::copy_nonoverlapping(*place, last[i].as_mut_ptr(), rest);
-                            *place = last[i].as_ptr();
-                        } else {
-                            let next = place.wrapping_offset(COLUMNS as isize * right.stride);
-                            _mm_prefetch::<_MM_HINT_T1>(next.cast());
-                        }
-                    }
-                    let mut block = [[_mm256_setzero_ps(); COLUMNS]; ROWS];
-                    for $j in 0..$vectors {
-                        let mut decoded = [_mm256_setzero_ps(); COLUMNS];
-                        for (&$bytes, decoded) in places.iter().zip(&mut decoded) {
-                            *decoded = $decode;
-                        }
-                        for r in 0..ROWS {
-                            let x = _mm256_loadu_ps(left.add(8 * r));
-                            for c in 0..COLUMNS {
-                                block[r][c] = _mm256_fmadd_ps(x, decoded[c], block[r][c]);
-                            }
-                        }
-                        left = left.add(8 * job.left_rows);
-                    }
-                    for c in 0..COLUMNS {
-                        let scale = match right.scales.is_null() {
-                            true => _mm256_set1_ps(1.0),
-                            false => scales_of::<$codes>(right, first + c, q),
-                        };
-                        for r in 0..ROWS {
-                            totals[r][c] = _mm256_fmadd_ps(block[r][c], scale, totals[r][c]);
-                        }
-                    }
-                }
-                for r in 0..ROWS {
-                    for c in 0..COLUMNS {
-                        job.put(r, first + c, super::avx2::add_across(totals[r][c]));
-                    }
-                }
-            }
-        }
-    };
+/// Scale codes to 32 bytes.
+pub(super) const fn scale_codes<const WAY: u8>() -> usize {
+    match WAY {
+        TWO => 4,
+        FOUR => 2,
+        _ => 1,
+    }
 }
 
-few!(two_bits, two_bits_tile, vectors 16, codes 4, |table, bytes, j| {
-    let codes = _mm256_srl_epi32(_mm256_loadu_si256(bytes.cast()), _mm_cvtsi32_si128(2 * j));
-    _mm256_permutevar8x32_ps(table[0], codes)
-});
-few!(four_bits, four_bits_tile, vectors 8, codes 2, |table, bytes, j| {
-    let codes = _mm256_srl_epi32(_mm256_loadu_si256(bytes.cast()), _mm_cvtsi32_si128(4 * j));
-    // The fourth bit chooses between the halves of the table.
-    let upper = _mm256_castsi256_ps(_mm256_slli_epi32::<28>(codes));
-    _mm256_blendv_ps(
-        _mm256_permutevar8x32_ps(table[0], codes),
-        _mm256_permutevar8x32_ps(table[1], codes),
-        upper,
-    )
-});
-few!(e4m3, e4m3_tile, vectors 4, codes 1, |_table, bytes, j| load::e4m3(bytes.add(8 * j)));
-few!(e5m2, e5m2_tile, vectors 4, codes 1, |_table, bytes, j| load::e5m2(bytes.add(8 * j)));
+/// Parts of 32 bytes whose vectors take the same scales.
+pub(super) const fn parts<const WAY: u8>() -> usize {
+    if WAY == TWO { 2 } else { 1 }
+}
 
-/// The scales of a column's 32 bytes number `q`: each for as many of the 8 numbers as its elements end up in.
-///
-/// # Safety
-/// The column must be one of these with scales, `q` within its bytes.
+/// Steps of four vectors to a part.
+pub(super) const fn steps<const WAY: u8>() -> usize {
+    if WAY == TWO || WAY == FOUR { 2 } else { 1 }
+}
+
+/// Vectors to 32 bytes.
+pub(super) const fn vectors<const WAY: u8>() -> usize {
+    parts::<WAY>() * steps::<WAY>() * 4
+}
+
+/// What decoded values have to be multiplied by: E4M3 codes come out as binary16 numbers with a smaller exponent.
+pub(super) const fn factor<const WAY: u8>() -> f32 {
+    if WAY == E4M3 { 256.0 } else { 1.0 }
+}
+
+/// The lower and the upper byte of each code's bf16 value, both in either half.
+#[derive(Clone, Copy)]
+pub(super) struct Bytes(__m256i, __m256i);
+
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
-unsafe fn scales_of<const CODES: usize>(right: &Columns, column: usize, q: usize) -> __m256 {
-    let (codes, left) = right.codes(column, q * CODES);
-    let scale = |i: usize| {
-        // SAFETY: `left` codes are readable, and one at least.
-        let code = unsafe { *codes.add(i.min(left - 1)) };
-        f32::from_bits(u32::from(code) << 23)
+pub(super) unsafe fn bytes_of(job: &FewJob<'_>) -> Bytes {
+    let half = |table: &[u8; 128]| {
+        // SAFETY: 16 of 128 bytes.
+        _mm256_broadcastsi128_si256(unsafe { _mm_loadu_si128(table.as_ptr().cast()) })
     };
-    match CODES {
-        1 => _mm256_set1_ps(scale(0)),
-        2 => _mm256_set_m128(_mm_set1_ps(scale(1)), _mm_set1_ps(scale(0))),
+    Bytes(half(&job.table.low), half(&job.table.high))
+}
+
+/// Four decoded vectors: those of a step of a part of 32 bytes.
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c")]
+pub(super) unsafe fn decode<const WAY: u8>(table: Bytes, bytes: __m256i, part: usize, step: usize) -> [__m256; 4] {
+    // bf16 numbers of 16 codes, of which the even ones and the odd ones become f32.
+    let both = |words: __m256i| {
+        let odd = _mm256_and_si256(words, _mm256_set1_epi32(0xffff_0000u32 as i32));
+        [
+            _mm256_castsi256_ps(_mm256_slli_epi32::<16>(words)),
+            _mm256_castsi256_ps(odd),
+        ]
+    };
+    // The codes that lie at a bit of each byte, the next code above: the tables of 2 bits repeat.
+    let at = |shift: i32| _mm256_and_si256(_mm256_srl_epi16(bytes, _mm_cvtsi32_si128(shift)), _mm256_set1_epi8(15));
+    match WAY {
+        FOUR => {
+            let codes = at(4 * step as i32);
+            let (low, high) = (_mm256_shuffle_epi8(table.0, codes), _mm256_shuffle_epi8(table.1, codes));
+            let [a, b] = both(_mm256_unpacklo_epi8(low, high));
+            let [c, d] = both(_mm256_unpackhi_epi8(low, high));
+            [a, b, c, d]
+        }
+        TWO => {
+            let words = |shift: i32| {
+                let codes = at(shift);
+                let (low, high) = (_mm256_shuffle_epi8(table.0, codes), _mm256_shuffle_epi8(table.1, codes));
+                match part {
+                    0 => _mm256_unpacklo_epi8(low, high),
+                    _ => _mm256_unpackhi_epi8(low, high),
+                }
+            };
+            let [a, b] = both(words(4 * step as i32));
+            let [c, d] = both(words(4 * step as i32 + 2));
+            [a, b, c, d]
+        }
         _ => {
-            let (a, b, c, d) = (scale(0), scale(1), scale(2), scale(3));
-            _mm256_setr_ps(a, a, b, b, c, c, d, d)
+            let halves = |words: __m256i| {
+                let words = match WAY {
+                    // One more bit of exponent: shifted with the sign, which then is taken out of the second place.
+                    E4M3 => _mm256_and_si256(_mm256_srai_epi16::<1>(words), _mm256_set1_epi16(0xbfffu16 as i16)),
+                    _ => words,
+                };
+                let upper = _mm256_extracti128_si256::<1>(words);
+                [_mm256_cvtph_ps(_mm256_castsi256_si128(words)), _mm256_cvtph_ps(upper)]
+            };
+            let zero = _mm256_setzero_si256();
+            let [a, c] = halves(_mm256_unpacklo_epi8(zero, bytes));
+            let [b, d] = halves(_mm256_unpackhi_epi8(zero, bytes));
+            [a, b, c, d]
         }
     }
 }
 
-/// True where one of the codes is 0 or more than 238.
+/// Where the scale codes of a part go, once all codes of 32 bytes repeat in a vector: to the highest byte of the numbers that
+/// they belong to. A number shifted right by one then is the power of two.
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c")]
+pub(super) unsafe fn scale_places<const WAY: u8>(part: usize) -> __m256i {
+    let place = |code: u8| i32::from_le_bytes([0x80, 0x80, 0x80, code]);
+    let [a, b] = match WAY {
+        TWO => [part as u8, part as u8 + 2],
+        FOUR => [0, 1],
+        _ => [0, 0],
+    };
+    _mm256_set_m128i(_mm_set1_epi32(place(b)), _mm_set1_epi32(place(a)))
+}
+
+/// A column as 32 bytes and their scale codes at a time. What is past its end reads as zeros.
+pub(super) struct Cursor<const WAY: u8> {
+    bytes: *const u8,
+    codes: *const u8,
+    /// Chunks, and sets of codes, that are whole.
+    whole: [usize; 2],
+    last_bytes: [u8; 32],
+    last_codes: [u8; 4],
+}
+
+impl<const WAY: u8> Cursor<WAY> {
+    /// # Safety
+    /// The column must be one of these.
+    #[inline(always)]
+    pub unsafe fn new(right: &Columns, column: usize) -> Self {
+        let bytes = right.column(column);
+        let (codes, count) = match right.scales.is_null() {
+            true => (std::ptr::null(), 0),
+            false => right.codes(column, 0),
+        };
+        let per_chunk = scale_codes::<WAY>();
+        let mut cursor = Cursor {
+            bytes,
+            codes,
+            whole: [right.bytes / 32, count / per_chunk],
+            last_bytes: [0; 32],
+            last_codes: [0; 4],
+        };
+        // SAFETY: the column's bytes and codes are readable; fewer than 32 and than 4 are left.
+        unsafe {
+            let [chunks, sets] = cursor.whole;
+            let at = bytes.add(32 * chunks);
+            std::ptr::copy_nonoverlapping(at, cursor.last_bytes.as_mut_ptr(), right.bytes % 32);
+            if count > 0 {
+                let at = codes.add(per_chunk * sets);
+                std::ptr::copy_nonoverlapping(at, cursor.last_codes.as_mut_ptr(), count % per_chunk);
+            }
+        }
+        cursor
+    }
+
+    /// Chunk `q`, and one to be asked for `ahead` bytes from it.
+    ///
+    /// # Safety
+    /// The chunk must be one that begins within the column.
+    #[inline]
+    #[target_feature(enable = "avx2,fma,f16c")]
+    pub unsafe fn chunk(&self, q: usize, ahead: isize) -> __m256i {
+        let place = self.bytes.wrapping_add(32 * q);
+        let at = if q < self.whole[0] {
+            place
+        } else {
+            self.last_bytes.as_ptr()
+        };
+        // SAFETY: a whole chunk, or the copy of the last one; a prefetch may go anywhere.
+        unsafe {
+            _mm_prefetch::<_MM_HINT_T0>(place.wrapping_offset(ahead).cast());
+            _mm256_loadu_si256(at.cast())
+        }
+    }
+
+    /// The scale codes of chunk `q`, over and over.
+    ///
+    /// # Safety
+    /// As for [`chunk`](Self::chunk); there must be scales.
+    #[inline]
+    #[target_feature(enable = "avx2,fma,f16c")]
+    pub unsafe fn codes(&self, q: usize) -> __m256i {
+        let count = scale_codes::<WAY>();
+        let at = if q < self.whole[1] {
+            self.codes.wrapping_add(count * q)
+        } else {
+            self.last_codes.as_ptr()
+        };
+        // SAFETY: a whole set, or the copy of the last one.
+        unsafe {
+            match count {
+                1 => _mm256_set1_epi8(*at as i8),
+                2 => _mm256_set1_epi16(at.cast::<i16>().read_unaligned()),
+                _ => _mm256_set1_epi32(at.cast::<i32>().read_unaligned()),
+            }
+        }
+    }
+}
+
+/// The powers of two of a part.
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c")]
+pub(super) unsafe fn scales<const WAY: u8>(codes: __m256i, part: usize) -> __m256 {
+    // SAFETY: no memory is touched.
+    let placed = unsafe { _mm256_shuffle_epi8(codes, scale_places::<WAY>(part)) };
+    _mm256_castsi256_ps(_mm256_srli_epi32::<1>(placed))
+}
+
+/// The largest of FP8 codes, the sign left out.
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c")]
+pub(super) unsafe fn largest(most: __m256i, bytes: __m256i) -> __m256i {
+    _mm256_max_epu8(most, _mm256_and_si256(bytes, _mm256_set1_epi8(0x7f)))
+}
+
+/// True where the largest code is E4M3's NaN, which [`decode`] takes for a number: a column with one has sums that are all NaN.
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c")]
+pub(super) unsafe fn has_nan(most: __m256i) -> bool {
+    _mm256_movemask_epi8(_mm256_cmpeq_epi8(most, _mm256_set1_epi8(0x7f))) != 0
+}
+
+/// Bytes to be asked for ahead of those in work.
+pub(super) const AHEAD: isize = 4096;
+
+#[target_feature(enable = "avx2,fma,f16c")]
+unsafe fn by_rows<const WAY: u8>(job: &mut FewJob<'_>) {
+    // SAFETY: the contract of FewKernels.
+    unsafe {
+        match (job.rows, job.right.scales.is_null()) {
+            (1, true) => by_columns::<WAY, 1, false>(job),
+            (1, false) => by_columns::<WAY, 1, true>(job),
+            (2, true) => by_columns::<WAY, 2, false>(job),
+            (2, false) => by_columns::<WAY, 2, true>(job),
+            (3, true) => by_columns::<WAY, 3, false>(job),
+            (3, false) => by_columns::<WAY, 3, true>(job),
+            (4, true) => by_columns::<WAY, 4, false>(job),
+            (4, false) => by_columns::<WAY, 4, true>(job),
+            _ => avx2_few_panel::multiply::<WAY>(job),
+        }
+    }
+}
+
+#[target_feature(enable = "avx2,fma,f16c")]
+unsafe fn by_columns<const WAY: u8, const ROWS: usize, const SCALED: bool>(job: &mut FewJob<'_>) {
+    let count = job.right.count;
+    // SAFETY: the contract of FewKernels.
+    unsafe {
+        match ROWS {
+            1 if SCALED => (0..count).for_each(|c| tile::<WAY, ROWS, 1, 2, SCALED>(job, c)),
+            1 => (0..count).for_each(|c| tile::<WAY, ROWS, 1, 4, SCALED>(job, c)),
+            2 if SCALED => (0..count).for_each(|c| tile::<WAY, ROWS, 1, 1, SCALED>(job, c)),
+            2 => (0..count).for_each(|c| tile::<WAY, ROWS, 1, 4, SCALED>(job, c)),
+            _ => {
+                for c in (0..count - count % 2).step_by(2) {
+                    tile::<WAY, ROWS, 2, 1, SCALED>(job, c);
+                }
+                if !count.is_multiple_of(2) {
+                    tile::<WAY, ROWS, 1, 1, SCALED>(job, count - 1);
+                }
+            }
+        }
+    }
+}
+
+/// All rows by some columns. CHAINS sums of each are made at once, because one would wait for itself.
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c")]
+unsafe fn tile<const WAY: u8, const ROWS: usize, const COLUMNS: usize, const CHAINS: usize, const SCALED: bool>(
+    job: &mut FewJob<'_>,
+    first: usize,
+) {
+    // SAFETY: columns `first` on of the job, read to their ends; the left operand holds ROWS rows of every vector; the results
+    // are those of the job.
+    unsafe {
+        let right: &Columns = &job.right;
+        let table = bytes_of(job);
+        let zero = [[[_mm256_setzero_ps(); CHAINS]; COLUMNS]; ROWS];
+        let mut totals = zero;
+        let mut most = [_mm256_setzero_si256(); COLUMNS];
+        let mut left: *const f32 = job.left.cast();
+        let ahead = right.ahead(AHEAD, COLUMNS);
+        let cursors: [Cursor<WAY>; COLUMNS] = std::array::from_fn(|i| Cursor::new(right, first + i));
+        for q in 0..right.bytes.div_ceil(32) {
+            let mut bytes = [_mm256_setzero_si256(); COLUMNS];
+            for c in 0..COLUMNS {
+                bytes[c] = cursors[c].chunk(q, ahead);
+                if WAY == E4M3 {
+                    most[c] = largest(most[c], bytes[c]);
+                }
+            }
+            for part in 0..parts::<WAY>() {
+                let mut block = if SCALED { zero } else { totals };
+                for step in 0..steps::<WAY>() {
+                    let mut decoded = [[_mm256_setzero_ps(); 4]; COLUMNS];
+                    for c in 0..COLUMNS {
+                        decoded[c] = decode::<WAY>(table, bytes[c], part, step);
+                    }
+                    for v in 0..4 {
+                        for r in 0..ROWS {
+                            let x = _mm256_loadu_ps(left.add(8 * r));
+                            for c in 0..COLUMNS {
+                                let sum = &mut block[r][c][v % CHAINS];
+                                *sum = _mm256_fmadd_ps(x, decoded[c][v], *sum);
+                            }
+                        }
+                        left = left.add(8 * ROWS);
+                    }
+                }
+                if !SCALED {
+                    totals = block;
+                    continue;
+                }
+                for c in 0..COLUMNS {
+                    let scale = scales::<WAY>(cursors[c].codes(q), part);
+                    for r in 0..ROWS {
+                        let sum = add_up(block[r][c]);
+                        totals[r][c][0] = _mm256_fmadd_ps(sum, scale, totals[r][c][0]);
+                    }
+                }
+            }
+        }
+        for c in 0..COLUMNS {
+            let nan = WAY == E4M3 && has_nan(most[c]);
+            for r in 0..ROWS {
+                let sum = super::avx2::add_across(add_up(totals[r][c])) * factor::<WAY>();
+                job.put(r, first + c, if nan { f32::NAN } else { sum });
+            }
+        }
+    }
+}
+
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c")]
+unsafe fn add_up<const COUNT: usize>(sums: [__m256; COUNT]) -> __m256 {
+    match COUNT {
+        1 => sums[0],
+        2 => _mm256_add_ps(sums[0], sums[1]),
+        _ => _mm256_add_ps(_mm256_add_ps(sums[0], sums[1]), _mm256_add_ps(sums[2], sums[3])),
+    }
+}
+
+/// True where one of the codes is less than 32 or more than 238.
 #[target_feature(enable = "avx2,fma,f16c")]
 unsafe fn extreme_codes(codes: *const u8, count: usize) -> bool {
     // SAFETY: the caller vouches for `count` codes.
     let codes = unsafe { std::slice::from_raw_parts(codes, count) };
-    let largest = codes.iter().fold(0, |most, &code| most.max(code.wrapping_sub(1)));
-    largest > 237
+    let largest = codes.iter().fold(0, |most, &code| most.max(code.wrapping_sub(32)));
+    largest > 206
 }

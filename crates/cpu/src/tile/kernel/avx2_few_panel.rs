@@ -1,0 +1,195 @@
+//! More than four rows by quantised columns, on AVX2: some columns are decoded for a stretch of K into a panel of `f32` in the
+//! first-level cache, block scales folded in (powers of two: exact), and all rows pass over it, four at a time by three
+//! columns. The vectors of partial sums stay in that cache too and are added across at the end of K.
+
+use std::arch::x86_64::*;
+use std::mem::MaybeUninit;
+
+use super::FewJob;
+use super::avx2_few::{AHEAD, Cursor, E4M3, bytes_of, decode, factor, has_nan, largest, parts, scales, steps, vectors};
+
+/// Rows at most.
+pub(super) const ROWS: usize = 32;
+
+/// Columns of a panel.
+const COLUMNS: usize = 12;
+
+/// Vectors of a column in a panel: 256 elements, 1 KiB.
+const VECTORS: usize = 32;
+
+/// Rows and columns whose sums are in registers.
+const HIGH: usize = 4;
+const WIDE: usize = 3;
+
+type Panel = [[__m256; VECTORS]; COLUMNS];
+type Sums = [[__m256; ROWS]; COLUMNS];
+
+/// # Safety
+/// The contract of FewKernels.
+#[target_feature(enable = "avx2,fma,f16c")]
+pub(super) unsafe fn multiply<const WAY: u8>(job: &mut FewJob<'_>) {
+    let mut panel = MaybeUninit::<Panel>::uninit();
+    let mut sums = MaybeUninit::<Sums>::uninit();
+    let chunks = job.right.bytes.div_ceil(32);
+    let chunks_together = VECTORS / vectors::<WAY>();
+    let count = job.right.count;
+    for first in (0..count).step_by(COLUMNS) {
+        let columns = COLUMNS.min(count - first);
+        let mut nan = [false; COLUMNS];
+        for q in (0..chunks).step_by(chunks_together) {
+            let together = chunks_together.min(chunks - q);
+            // SAFETY: the columns and chunks are those of the job; every vector of the panel and sum that is read was
+            // written before: sums are set where q is 0.
+            unsafe {
+                for (c, nan) in nan.iter_mut().enumerate().take(columns) {
+                    let to = (&raw mut (*panel.as_mut_ptr())[c]).cast();
+                    *nan |= fill::<WAY>(job, first + c, q, together, to);
+                }
+                let left = job.left.cast::<f32>().add(q * vectors::<WAY>() * job.left_rows * 8);
+                let panel: *const __m256 = panel.as_ptr().cast();
+                let sums: *mut __m256 = sums.as_mut_ptr().cast();
+                let strips = job.rows.div_ceil(HIGH);
+                let mut row = 0;
+                for i in 0..strips {
+                    // Strips of nearly equal height.
+                    let height = job.rows / strips + usize::from(i < job.rows % strips);
+                    let strip = match (height, q) {
+                        (1, 0) => strip::<1, false>,
+                        (1, _) => strip::<1, true>,
+                        (2, 0) => strip::<2, false>,
+                        (2, _) => strip::<2, true>,
+                        (3, 0) => strip::<3, false>,
+                        (3, _) => strip::<3, true>,
+                        (_, 0) => strip::<HIGH, false>,
+                        _ => strip::<HIGH, true>,
+                    };
+                    let rows = Rows {
+                        first: left.add(8 * row),
+                        step: 8 * job.left_rows,
+                    };
+                    strip(rows, panel, columns, together * vectors::<WAY>(), sums.add(row));
+                    row += height;
+                }
+            }
+        }
+        for c in 0..columns {
+            for r in 0..job.rows {
+                // SAFETY: the sums of these rows and columns were written.
+                let sum = unsafe { super::avx2::add_across((*sums.as_ptr())[c][r]) };
+                job.put(r, first + c, if nan[c] { f32::NAN } else { sum });
+            }
+        }
+    }
+}
+
+/// Decodes some chunks of a column; true where E4M3's NaN is among them.
+///
+/// # Safety
+/// The column and the chunks must be the job's, and their vectors writable.
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c")]
+unsafe fn fill<const WAY: u8>(job: &FewJob<'_>, column: usize, q: usize, count: usize, mut to: *mut __m256) -> bool {
+    let right = &job.right;
+    let ahead = right.ahead(AHEAD, COLUMNS);
+    // SAFETY: the caller's contract.
+    unsafe {
+        let table = bytes_of(job);
+        let mut most = _mm256_setzero_si256();
+        let cursor = Cursor::<WAY>::new(right, column);
+        for q in q..q + count {
+            let bytes = cursor.chunk(q, ahead);
+            if WAY == E4M3 {
+                most = largest(most, bytes);
+            }
+            let codes = match right.scales.is_null() {
+                true => _mm256_set1_epi8(127),
+                false => cursor.codes(q),
+            };
+            let plain = right.scales.is_null() && factor::<WAY>() == 1.0;
+            for part in 0..parts::<WAY>() {
+                let scale = _mm256_mul_ps(scales::<WAY>(codes, part), _mm256_set1_ps(factor::<WAY>()));
+                for step in 0..steps::<WAY>() {
+                    for value in decode::<WAY>(table, bytes, part, step) {
+                        *to = if plain { value } else { _mm256_mul_ps(value, scale) };
+                        to = to.add(1);
+                    }
+                }
+            }
+        }
+        WAY == E4M3 && has_nan(most)
+    }
+}
+
+/// Vectors of some rows: each row's follows the one of the row before, `step` elements from vector to vector.
+#[derive(Clone, Copy)]
+struct Rows {
+    first: *const f32,
+    step: usize,
+}
+
+/// HIGH rows by all columns of the panel.
+///
+/// # Safety
+/// `count` vectors of each column and row must be readable, sums writable; with MORE they are added to.
+#[target_feature(enable = "avx2,fma,f16c")]
+unsafe fn strip<const HIGH: usize, const MORE: bool>(
+    rows: Rows,
+    panel: *const __m256,
+    columns: usize,
+    count: usize,
+    sums: *mut __m256,
+) {
+    for c in (0..columns).step_by(WIDE) {
+        // SAFETY: the caller's contract.
+        unsafe {
+            let (panel, sums) = (panel.add(c * VECTORS), sums.add(c * ROWS));
+            match columns - c {
+                1 => tile::<HIGH, 1, MORE>(rows, panel, count, sums),
+                2 => tile::<HIGH, 2, MORE>(rows, panel, count, sums),
+                _ => tile::<HIGH, WIDE, MORE>(rows, panel, count, sums),
+            }
+        }
+    }
+}
+
+/// # Safety
+/// As for [`strip`].
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c")]
+unsafe fn tile<const HIGH: usize, const COLUMNS: usize, const MORE: bool>(
+    rows: Rows,
+    panel: *const __m256,
+    count: usize,
+    sums: *mut __m256,
+) {
+    // SAFETY: the caller's contract.
+    unsafe {
+        let mut block = [[_mm256_setzero_ps(); COLUMNS]; HIGH];
+        if MORE {
+            for r in 0..HIGH {
+                for c in 0..COLUMNS {
+                    block[r][c] = *sums.add(c * ROWS + r);
+                }
+            }
+        }
+        let mut left = rows.first;
+        for v in 0..count {
+            let mut w = [_mm256_setzero_ps(); COLUMNS];
+            for c in 0..COLUMNS {
+                w[c] = *panel.add(c * VECTORS + v);
+            }
+            for r in 0..HIGH {
+                let x = _mm256_loadu_ps(left.add(8 * r));
+                for c in 0..COLUMNS {
+                    block[r][c] = _mm256_fmadd_ps(x, w[c], block[r][c]);
+                }
+            }
+            left = left.add(rows.step);
+        }
+        for r in 0..HIGH {
+            for c in 0..COLUMNS {
+                *sums.add(c * ROWS + r) = block[r][c];
+            }
+        }
+    }
+}
