@@ -644,13 +644,17 @@ impl CpuKernel {
             let writes =
                 matches!(argument.access, Access::WriteOnly | Access::ReadWrite) && space == AddressSpace::Device;
             let object = match bound {
-                BoundArgument::Buffer { memory, offset, length } => Object {
-                    // SAFETY: `check` found the offset inside the memory.
-                    ptr: unsafe { memory.as_ptr().add(*offset) },
-                    length: length.unwrap_or(memory.len() - offset) as u64,
-                    writable: writes && memory.is_writable(),
-                    ..Object::NULL
-                },
+                BoundArgument::Buffer { memory, offset, length } => {
+                    let length = length.unwrap_or(memory.len() - offset) as u64;
+                    Object {
+                        // SAFETY: `check` found the offset inside the memory.
+                        ptr: unsafe { memory.as_ptr().add(*offset) },
+                        length,
+                        writable: writes && memory.is_writable(),
+                        streams: writes && argument.access == Access::WriteOnly && length >= crate::exec::stream::LARGE,
+                        ..Object::NULL
+                    }
+                }
                 BoundArgument::Bytes(_) => match &copies[at] {
                     Some(memory) => Object {
                         ptr: memory.as_ptr(),

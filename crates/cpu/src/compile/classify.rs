@@ -264,6 +264,8 @@ impl Walk<'_> {
                                 | BinaryOp::Rem
                                 | BinaryOp::Shr
                                 | BinaryOp::And
+                                | BinaryOp::Min
+                                | BinaryOp::Max
                         );
                     if affine { class } else { pure(class) }
                 }

@@ -112,6 +112,9 @@ pub(crate) fn lower(kernel: &Kernel, isa: Isa, dense: bool, watch: bool) -> Resu
     program.queries = lower.queries;
     program.main.depth = lower.deepest[0] + 1;
     program.map.depth = lower.deepest[1] + 1;
+    if lower.watch.is_none() {
+        super::fuse::fuse(&mut program.body, &lower.vregs);
+    }
     super::allocate::allocate(&mut program, &lower.vregs);
     Ok(program)
 }

@@ -6,6 +6,7 @@ pub(crate) mod classify;
 mod control;
 mod coop;
 mod dot;
+mod fuse;
 mod lower;
 mod moves;
 mod places;

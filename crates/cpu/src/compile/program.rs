@@ -174,6 +174,24 @@ pub(crate) struct DotTerm {
     pub mask: u32,
 }
 
+/// A lane operation by the number of its operands.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Operation {
+    One(Fn1),
+    Two(Fn2),
+    Three(Fn3),
+}
+
+impl Operation {
+    pub fn operands(self) -> usize {
+        match self {
+            Operation::One(_) => 1,
+            Operation::Two(_) => 2,
+            Operation::Three(_) => 3,
+        }
+    }
+}
+
 /// One instruction.
 #[derive(Clone, Debug)]
 pub(crate) enum Inst {
@@ -201,6 +219,26 @@ pub(crate) enum Inst {
         out: Reg,
         sum: Reg,
         terms: Vec<DotTerm>,
+    },
+    /// An operation on what is loaded for it alone.
+    OfMemory {
+        access: Box<Access>,
+        /// Of the load.
+        location: LocationId,
+        operation: Operation,
+        out: Reg,
+        /// As many as the operation has; the others repeat one of them.
+        operands: [Reg; 3],
+    },
+    /// An operation for a local alone.
+    SetLocal {
+        /// Writes the local.
+        direct: Box<Inst>,
+        /// Writes `value`.
+        apart: Box<Inst>,
+        blend: BlendFn,
+        local: Reg,
+        value: Reg,
     },
     Affine {
         kind: AffineKind,
@@ -565,6 +603,26 @@ impl Inst {
                     f(&mut term.x, Use);
                 }
                 f(out, Def);
+            }
+            Inst::OfMemory {
+                access, out, operands, ..
+            } => {
+                f(&mut access.pointer, Use);
+                access.values.iter_mut().for_each(|reg| f(reg, Def));
+                operands.iter_mut().for_each(|reg| f(reg, Use));
+                f(out, Def);
+            }
+            Inst::SetLocal {
+                direct,
+                apart,
+                local,
+                value,
+                ..
+            } => {
+                direct.visit(f);
+                apart.visit(f);
+                f(value, Use);
+                f(local, Local);
             }
             Inst::LocalSet { local, value, .. } => {
                 f(value, Use);

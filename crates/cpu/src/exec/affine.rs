@@ -1,12 +1,62 @@
-//! Integers and pointers that are known as `base + lane · stride`.
+//! Integers and pointers that are known without their lanes: `base + lane · stride + (lane / width) · row`.
+//!
+//! With `row` zero that is a line. Otherwise it is a plane: lanes lie in rows of a strip's width, which is that of a two-dimensional
+//! threadgroup, or a SIMD-group. Positions in the threadgroup and in the SIMD-group are planes, and what is added to them.
 
 use anymetal_ir::{CompareOp, Scalar};
 
 use super::mask::Mask;
-use super::{Value, Worker};
+use super::{LaneState, Value, Worker};
 use crate::compile::program::{AffineKind, Lanes, Reg};
 use crate::lanes::convert::BlendFn;
 use crate::lanes::{CHUNK, Fn1};
+
+/// A number of each lane, modulo the width of its type.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Plane {
+    pub base: u64,
+    pub stride: u64,
+    /// What a row adds to the line.
+    pub row: u64,
+}
+
+impl Plane {
+    pub const fn line(base: u64, stride: u64) -> Plane {
+        Plane { base, stride, row: 0 }
+    }
+
+    /// Value of a lane, in the low `size` bytes. A pointer's steps never carry into its object: offsets are kept modulo 2^48.
+    pub fn lane(self, lane: u64, width: usize, size: u8) -> u64 {
+        let mut value = self.base.wrapping_add(self.stride.wrapping_mul(lane));
+        if self.row != 0 {
+            value = value.wrapping_add(self.row.wrapping_mul(lane / width as u64));
+        }
+        match size {
+            8 => value,
+            size => value & ((1 << (8 * size)) - 1),
+        }
+    }
+
+    fn map(self, f: impl Fn(u64) -> u64) -> Plane {
+        Plane {
+            base: f(self.base),
+            stride: f(self.stride),
+            row: f(self.row),
+        }
+    }
+
+    fn zip(self, other: Plane, f: impl Fn(u64, u64) -> u64) -> Plane {
+        Plane {
+            base: f(self.base, other.base),
+            stride: f(self.stride, other.stride),
+            row: f(self.row, other.row),
+        }
+    }
+
+    fn is_uniform(self) -> bool {
+        self.stride == 0 && self.row == 0
+    }
+}
 
 /// What is known of a tagged register.
 #[derive(Clone, Copy, Debug)]
@@ -14,24 +64,21 @@ pub(super) struct Tag {
     pub affine: bool,
     /// The lanes are written out too.
     pub filled: bool,
-    pub base: u64,
-    pub stride: u64,
+    pub plane: Plane,
 }
 
 impl Tag {
     pub const LANES: Tag = Tag {
         affine: false,
         filled: true,
-        base: 0,
-        stride: 0,
+        plane: Plane::line(0, 0),
     };
 
-    pub const fn new(base: u64, stride: u64) -> Tag {
+    pub const fn new(plane: Plane) -> Tag {
         Tag {
             affine: true,
             filled: false,
-            base,
-            stride,
+            plane,
         }
     }
 
@@ -40,13 +87,24 @@ impl Tag {
     }
 }
 
-/// Value of a lane, in the low `size` bytes. A pointer's stride never carries into its object: offsets are kept modulo 2^48.
-pub(super) fn lane(base: u64, stride: u64, lane: u64, size: u8) -> u64 {
-    let value = base.wrapping_add(stride.wrapping_mul(lane));
-    match size {
-        8 => value,
-        size => value & ((1 << (8 * size)) - 1),
-    }
+/// A plane whose lanes do not wrap, as integers: `first + column · across + row · down` over a rectangle of lanes, all of them within
+/// `low..=high`.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Extent {
+    pub first: i64,
+    pub across: i64,
+    pub down: i64,
+    pub low: i64,
+    pub high: i64,
+}
+
+/// Least and greatest of `first + column · across + row · down`.
+pub(super) fn corners(first: i64, across: i64, down: i64, (columns, rows): (usize, usize)) -> Option<(i64, i64)> {
+    let over = across.checked_mul(columns as i64 - 1)?;
+    let along = down.checked_mul(rows as i64 - 1)?;
+    let low = first.checked_add(over.min(0))?.checked_add(along.min(0))?;
+    let high = first.checked_add(over.max(0))?.checked_add(along.max(0))?;
+    Some((low, high))
 }
 
 /// Sign- or zero-extends the low bits of a value; `None` from 2^63 on, where lanes are looked at instead.
@@ -79,37 +137,53 @@ fn range(ty: Scalar) -> (i64, i64) {
 }
 
 /// An operand, or `None` where its lanes have to be looked at.
-type Line = Option<(u64, u64)>;
+type Known = Option<Plane>;
 
-fn line(value: Value) -> Line {
+fn known(value: Value) -> Known {
     match value {
-        Value::Uniform(value) => Some((value, 0)),
-        Value::Affine { base, stride } => Some((base, stride)),
+        Value::Uniform(value) => Some(Plane::line(value, 0)),
+        Value::Affine { base, stride } => Some(Plane::line(base, stride)),
+        Value::Plane(plane) => Some(plane),
         Value::Lanes => None,
+    }
+}
+
+impl LaneState {
+    /// Columns and rows of the rectangle that the live lanes lie in: one row for lines.
+    pub(super) fn rectangle(&self, planar: bool) -> (usize, usize) {
+        let live = self.live.max(1);
+        if planar {
+            (live.min(self.width), live.div_ceil(self.width))
+        } else {
+            (live, 1)
+        }
     }
 }
 
 impl Worker<'_> {
     /// Writes out the lanes of a tagged register.
     pub(super) fn fill(&mut self, reg: Reg, tag: usize) {
-        let Tag {
-            affine,
-            filled,
-            base,
-            stride,
-        } = self.lanes.tags[tag];
+        let Tag { affine, filled, plane } = self.lanes.tags[tag];
         if filled || !affine {
             return;
         }
         let count = self.lanes.chunks * CHUNK;
+        let width = match plane.row {
+            0 => count.max(1),
+            _ => self.lanes.width,
+        };
         let ptr = self.ptr(reg);
         macro_rules! fill {
             ($t:ty) => {{
                 // SAFETY: the register has room for all chunks, aligned to its element.
                 let out = unsafe { std::slice::from_raw_parts_mut(ptr.cast::<$t>(), count) };
-                let (base, stride) = (base as $t, stride as $t);
-                for (i, out) in out.iter_mut().enumerate() {
-                    *out = base.wrapping_add(stride.wrapping_mul(i as $t));
+                let (mut base, stride) = (plane.base as $t, plane.stride as $t);
+                let down = stride.wrapping_mul(width as $t).wrapping_add(plane.row as $t);
+                for out in out.chunks_mut(width) {
+                    for (i, out) in out.iter_mut().enumerate() {
+                        *out = base.wrapping_add(stride.wrapping_mul(i as $t));
+                    }
+                    base = base.wrapping_add(down);
                 }
             }};
         }
@@ -122,38 +196,71 @@ impl Worker<'_> {
         self.lanes.tags[tag].filled = true;
     }
 
-    /// First and last value over the live lanes as integers, if no lane wraps.
+    /// A plane as integers, if no lane wraps; over the rectangle of planes if `planar`.
     #[inline(always)]
-    fn ends(&self, (base, stride): (u64, u64), ty: Scalar) -> Option<(i64, i64)> {
-        let first = extend(base, ty)?;
-        let way = signed(stride, ty).checked_mul(self.lanes.live.max(1) as i64 - 1)?;
-        let last = first.checked_add(way)?;
-        let (low, high) = range(ty);
-        (low..=high).contains(&last).then_some((first, last))
+    pub(super) fn extent(&self, plane: Plane, ty: Scalar, planar: bool) -> Option<Extent> {
+        let first = extend(plane.base, ty)?;
+        let across = signed(plane.stride, ty);
+        let down = match planar {
+            true => signed(
+                plane
+                    .stride
+                    .wrapping_mul(self.lanes.width as u64)
+                    .wrapping_add(plane.row),
+                ty,
+            ),
+            false => 0,
+        };
+        let (low, high) = corners(first, across, down, self.lanes.rectangle(planar))?;
+        let (least, most) = range(ty);
+        (low >= least && high <= most).then_some(Extent {
+            first,
+            across,
+            down,
+            low,
+            high,
+        })
     }
 
-    /// The result of an operation as a line, if it is one.
-    fn affine_line(&self, kind: AffineKind, ty: Scalar, a: Line, b: Line) -> Line {
+    /// A plane by its steps over a rectangle.
+    fn of_steps(&self, first: i64, across: i64, down: i64, planar: bool) -> Plane {
+        let row = match planar {
+            true => (down as u64).wrapping_sub((across as u64).wrapping_mul(self.lanes.width as u64)),
+            false => 0,
+        };
+        Plane {
+            base: first as u64,
+            stride: across as u64,
+            row,
+        }
+    }
+
+    /// The result of an operation as a plane, if it is one.
+    fn affine_plane(&self, kind: AffineKind, ty: Scalar, a: Known, b: Known) -> Known {
         let (a, b) = (a?, b?);
         match kind {
-            AffineKind::Add => Some((a.0.wrapping_add(b.0), a.1.wrapping_add(b.1))),
-            AffineKind::Sub => Some((a.0.wrapping_sub(b.0), a.1.wrapping_sub(b.1))),
-            AffineKind::Mul if b.1 == 0 => Some((a.0.wrapping_mul(b.0), a.1.wrapping_mul(b.0))),
-            AffineKind::Mul if a.1 == 0 => Some((a.0.wrapping_mul(b.0), b.1.wrapping_mul(a.0))),
-            AffineKind::Shl if b.1 == 0 => {
-                let count = b.0 as u32 & (ty.bits() - 1);
-                Some((a.0 << count, a.1 << count))
+            AffineKind::Add => Some(a.zip(b, u64::wrapping_add)),
+            AffineKind::Sub => Some(a.zip(b, u64::wrapping_sub)),
+            AffineKind::Mul if b.is_uniform() => Some(a.map(|x| x.wrapping_mul(b.base))),
+            AffineKind::Mul if a.is_uniform() => Some(b.map(|x| x.wrapping_mul(a.base))),
+            AffineKind::Shl if b.is_uniform() => {
+                let count = b.base as u32 & (ty.bits() - 1);
+                Some(a.map(|x| x << count))
             }
             AffineKind::PointerOffset => {
-                // Only lines that stay inside the offset's own range: beyond it pointers do not wrap.
+                // Only what stays inside the offset's own range: beyond it pointers do not wrap.
                 const LOW: u64 = (1 << 48) - 1;
-                let own = ((a.0 << 16) as i64) >> 16;
-                let stride = a.1.wrapping_add(b.1);
-                let first = own.checked_add(b.0 as i64)?;
-                let way = (stride as i64).checked_mul(self.lanes.live.max(1) as i64 - 1)?;
-                let last = first.checked_add(way)?;
-                let inside = 0..1i64 << 47;
-                (inside.contains(&first) && inside.contains(&last)).then_some(((a.0 & !LOW) | first as u64, stride))
+                let own = ((a.base << 16) as i64) >> 16;
+                let (stride, row) = (a.stride.wrapping_add(b.stride), a.row.wrapping_add(b.row));
+                let first = own.checked_add(b.base as i64)?;
+                let planar = row != 0;
+                let down = stride.wrapping_mul(self.lanes.width as u64).wrapping_add(row) as i64;
+                let (low, high) = corners(first, stride as i64, down, self.lanes.rectangle(planar))?;
+                (low >= 0 && high < 1i64 << 47).then_some(Plane {
+                    base: (a.base & !LOW) | first as u64,
+                    stride,
+                    row,
+                })
             }
             AffineKind::Min | AffineKind::Max => {
                 let first_is_less = self.affine_compare(CompareOp::Le, ty, Some(a), Some(b))?;
@@ -167,44 +274,74 @@ impl Worker<'_> {
                 if to.bits() <= from.bits() {
                     return Some(a);
                 }
-                let (first, _) = self.ends(a, from)?;
-                Some((first as u64, signed(a.1, from) as u64))
+                let planar = a.row != 0;
+                let Extent {
+                    first, across, down, ..
+                } = self.extent(a, from, planar)?;
+                Some(self.of_steps(first, across, down, planar))
             }
-            AffineKind::Div | AffineKind::Shr | AffineKind::Rem | AffineKind::And if b.1 == 0 => {
-                let (first, last) = self.ends(a, ty)?;
+            AffineKind::Div | AffineKind::Shr | AffineKind::Rem | AffineKind::And if b.is_uniform() => {
                 let divisor = match kind {
                     AffineKind::Shr => 1i64
-                        .checked_shl(b.0 as u32 & (ty.bits() - 1))
+                        .checked_shl(b.base as u32 & (ty.bits() - 1))
                         .filter(|&power| power > 0)?,
                     AffineKind::And => {
-                        let above = extend(b.0, ty)?.checked_add(1)?;
+                        let above = extend(b.base, ty)?.checked_add(1)?;
                         if above <= 0 || above & (above - 1) != 0 {
                             return None;
                         }
                         above
                     }
-                    _ => extend(b.0, ty)?,
+                    _ => extend(b.base, ty)?,
                 };
-                // Non-negative numbers between two multiples of the divisor share the quotient.
-                if divisor <= 0 || first < 0 || last < 0 || first / divisor != last / divisor {
+                if divisor <= 0 {
                     return None;
                 }
-                let quotient = first / divisor;
-                match kind {
-                    AffineKind::Div | AffineKind::Shr => Some((quotient as u64, 0)),
-                    _ => Some(((first - quotient * divisor) as u64, a.1)),
+                let quotient_wanted = matches!(kind, AffineKind::Div | AffineKind::Shr);
+                let whole = self.extent(a, ty, a.row != 0)?;
+                if whole.low < 0 {
+                    return None;
                 }
+                // Non-negative numbers between two multiples of the divisor share the quotient.
+                let quotient = whole.first / divisor;
+                if whole.low / divisor == whole.high / divisor {
+                    return Some(match quotient_wanted {
+                        true => Plane::line(quotient as u64, 0),
+                        false => Plane {
+                            base: (whole.first - quotient * divisor) as u64,
+                            ..a
+                        },
+                    });
+                }
+                // Rows that are whole multiples apart share the remainders, each with a quotient of its own.
+                let Extent { across, down, .. } = self.extent(a, ty, true)?;
+                let rest = whole.first - quotient * divisor;
+                let (columns, _) = self.lanes.rectangle(true);
+                let (low, high) = corners(rest, across, 0, (columns, 1))?;
+                if down % divisor != 0 || low < 0 || high >= divisor {
+                    return None;
+                }
+                Some(match quotient_wanted {
+                    true => self.of_steps(quotient, 0, down / divisor, true),
+                    false => self.of_steps(rest, across, 0, true),
+                })
             }
             _ => None,
         }
     }
 
     /// The answer of a comparison, if it is the same in all live lanes.
-    fn affine_compare(&self, op: CompareOp, ty: Scalar, a: Line, b: Line) -> Option<bool> {
-        let (a, b) = (self.ends(a?, ty)?, self.ends(b?, ty)?);
-        // The difference is a line, so its ends bound it.
-        let (first, last) = (a.0.checked_sub(b.0)?, a.1.checked_sub(b.1)?);
-        let (low, high) = (first.min(last), first.max(last));
+    fn affine_compare(&self, op: CompareOp, ty: Scalar, a: Known, b: Known) -> Option<bool> {
+        let (a, b) = (a?, b?);
+        let planar = a.row != 0 || b.row != 0;
+        let (a, b) = (self.extent(a, ty, planar)?, self.extent(b, ty, planar)?);
+        // The difference is a plane too, so its corners bound it.
+        let (low, high) = corners(
+            a.first.checked_sub(b.first)?,
+            a.across.checked_sub(b.across)?,
+            a.down.checked_sub(b.down)?,
+            self.lanes.rectangle(planar),
+        )?;
         let (yes, no) = match op {
             CompareOp::Lt => (high < 0, low >= 0),
             CompareOp::Le => (high <= 0, low > 0),
@@ -224,22 +361,22 @@ impl Worker<'_> {
 
     /// The answer of a comparison of registers, if it is the same in all live lanes by their form.
     pub(super) fn compare_lines(&self, op: CompareOp, ty: Scalar, a: Reg, b: Reg) -> Option<bool> {
-        self.affine_compare(op, ty, line(self.value(a)), line(self.value(b)))
+        self.affine_compare(op, ty, known(self.value(a)), known(self.value(b)))
     }
 
-    /// An operation that keeps lines where it can.
+    /// An operation that keeps lines and planes where it can.
     #[inline(never)]
     pub(super) fn affine(&mut self, kind: AffineKind, ty: Scalar, lanes: Lanes, out: Reg, a: Reg, b: Reg) {
-        let (x, y) = (line(self.value(a)), line(self.value(b)));
+        let (x, y) = (known(self.value(a)), known(self.value(b)));
         if let AffineKind::Compare(op) = kind {
             if let Some(answer) = self.affine_compare(op, ty, x, y) {
                 self.set_all(out, u64::from(answer));
                 return;
             }
-        } else if let Some((base, stride)) = self.affine_line(kind, ty, x, y)
+        } else if let Some(plane) = self.affine_plane(kind, ty, x, y)
             && let Some(tag) = out.tag_index()
         {
-            self.lanes.tags[tag] = Tag::new(base, stride);
+            self.lanes.tags[tag] = Tag::new(plane);
             return;
         }
         match lanes {
@@ -258,6 +395,18 @@ impl Worker<'_> {
         }
     }
 
+    /// Sets a local in the lanes of a mask.
+    pub(super) fn merge(&mut self, blend: BlendFn, local: Reg, value: Reg, slot: u32) {
+        if let Some(tag) = local.tag_index() {
+            self.fill(local, tag);
+            self.lanes.tags[tag] = Tag::LANES;
+        }
+        let from = self.src(value);
+        let mask = self.mask_ptr(slot);
+        // SAFETY: the registers have room for all chunks, and so has the mask.
+        unsafe { blend(self.lanes.chunks, self.ptr(local), from, mask) }
+    }
+
     /// Sets a local in the active lanes.
     pub(super) fn local_set(&mut self, copy: Fn1, blend: BlendFn, local: Reg, value: Reg) {
         if local.is_uniform() {
@@ -268,19 +417,10 @@ impl Worker<'_> {
             return;
         }
         match self.lanes.current {
-            Mask::Part(slot) => {
-                if let Some(tag) = local.tag_index() {
-                    self.fill(local, tag);
-                    self.lanes.tags[tag] = Tag::LANES;
-                }
-                let from = self.src(value);
-                let mask = self.mask_ptr(slot);
-                // SAFETY: the registers have room for all chunks, and so has the mask.
-                unsafe { blend(self.lanes.chunks, self.ptr(local), from, mask) }
-            }
+            Mask::Part(slot) => self.merge(blend, local, value, slot),
             _ => {
-                if let (Some(to), Some((base, stride))) = (local.tag_index(), line(self.value(value))) {
-                    self.lanes.tags[to] = Tag::new(base, stride);
+                if let (Some(to), Some(plane)) = (local.tag_index(), known(self.value(value))) {
+                    self.lanes.tags[to] = Tag::new(plane);
                     return;
                 }
                 let from = self.src(value);

@@ -4,7 +4,7 @@ use std::sync::OnceLock;
 
 use anymetal_ir::{CoopRole, Cooperative, ReduceAxis, ReduceOp, Scalar};
 
-use super::affine::Tag;
+use super::affine::{Plane, Tag};
 use super::mask::Mask;
 use super::reduce::{reduce_f32, reduce_float, reduce_i32};
 use super::{MapPlace, Outcome, Worker, read, write};
@@ -335,7 +335,7 @@ impl<'d> Worker<'d> {
             lanes.current = Mask::All;
             lanes.returned = Mask::None;
             lanes.frames.clear();
-            lanes.tags.fill(Tag::new(0, 0));
+            lanes.tags.fill(Tag::new(Plane::line(0, 0)));
             let live = lanes.live;
             self.map = Some(MapPlace {
                 instance,

@@ -32,7 +32,7 @@ impl Active {
 ///
 /// # Safety
 /// All `count` elements must be readable, and `out` writable.
-unsafe fn gather_strided(out: *mut u8, from: *const u8, stride: isize, count: usize, size: u8) {
+pub(super) unsafe fn gather_strided(out: *mut u8, from: *const u8, stride: isize, count: usize, size: u8) {
     macro_rules! copy {
         ($t:ty) => {{
             let out = out.cast::<$t>();
@@ -56,7 +56,7 @@ unsafe fn gather_strided(out: *mut u8, from: *const u8, stride: isize, count: us
 ///
 /// # Safety
 /// All `count` elements must be readable, and their places writable.
-unsafe fn scatter_strided(to: *mut u8, from: *const u8, stride: isize, count: usize, size: u8) {
+pub(super) unsafe fn scatter_strided(to: *mut u8, from: *const u8, stride: isize, count: usize, size: u8) {
     macro_rules! copy {
         ($t:ty) => {{
             let from = from.cast::<$t>();
@@ -139,6 +139,18 @@ impl<'d> Worker<'d> {
         }
     }
 
+    /// Counts a load of `bytes` by each active lane.
+    #[inline(always)]
+    pub(super) fn noted(&mut self, pointer: u64, bytes: u64) {
+        if self.traffic.is_some() {
+            let lanes = match self.lanes.current {
+                Mask::Part(slot) => self.count(Active::Bytes(self.mask_ptr(slot))),
+                _ => self.lanes.live as u64,
+            };
+            self.note_slow(pointer, lanes * bytes, false);
+        }
+    }
+
     #[cold]
     fn note_slow(&mut self, pointer: u64, bytes: u64, write: bool) {
         let Some(object) = self.object(split(pointer).0) else {
@@ -183,6 +195,30 @@ impl<'d> Worker<'d> {
                 let kind = self.refusal(pointer, bytes, access);
                 raise(kind, lane)
             }
+        }
+    }
+
+    /// Whether stores to an object go past the caches.
+    pub(super) fn streams(&mut self, pointer: u64) -> bool {
+        self.object(split(pointer).0).is_some_and(|object| object.streams)
+    }
+
+    /// Whether a pointer leads to memory outside of the threadgroup.
+    pub(super) fn is_device(&mut self, pointer: u64) -> bool {
+        self.object(split(pointer).0)
+            .is_some_and(|object| !object.threadgroup && object.lane_unit == 0)
+    }
+
+    /// Asks for the memory after a span that lanes have read all of: what a kernel reads in one go it mostly reads on from.
+    #[inline(always)]
+    pub(super) fn ask_for_next(&mut self, pointer: u64, from: *const u8, stride: isize, span: u64) {
+        const LEAST: u64 = 512;
+        const MOST: u64 = 8192;
+        if stride <= 0 || !(LEAST..=MOST).contains(&span) {
+            return;
+        }
+        if self.is_device(pointer) {
+            super::stream::prefetch(from.wrapping_add(span as usize), span as usize);
         }
     }
 
@@ -278,8 +314,13 @@ impl<'d> Worker<'d> {
                             0
                         } else {
                             // SAFETY: as above.
-                            unsafe { self.load_joined(access, |lane| from.offset(lane as isize * stride as isize)) }
+                            unsafe {
+                                self.load_joined(access, 0, live, |lane| from.offset(lane as isize * stride as isize))
+                            }
                         };
+                        if stride.unsigned_abs() == bytes {
+                            self.ask_for_next(base, from, stride as isize, span);
+                        }
                         for (k, &out) in access.values.iter().enumerate().skip(done) {
                             let (_, to) = self.dst(out);
                             // SAFETY: as above; the register has room for all lanes.
@@ -294,6 +335,14 @@ impl<'d> Worker<'d> {
                         }
                     }
                     _ => self.load_lanes(access, bytes, active)?,
+                }
+            }
+            Value::Plane(plane) => {
+                if self.load_plane(access, plane) {
+                    let lanes = self.count(active);
+                    self.note(plane.base, lanes * bytes, false);
+                } else {
+                    self.load_lanes(access, bytes, active)?;
                 }
             }
             Value::Lanes => self.load_lanes(access, bytes, active)?,
@@ -386,12 +435,17 @@ impl<'d> Worker<'d> {
         Some(object.ptr)
     }
 
-    /// Loads the values of an access that go sixteen bytes at a time, and says how many these are.
+    /// Loads the values of an access that go sixteen bytes at a time, for `count` lanes from `first_lane` on, and says how many these are.
     ///
     /// # Safety
-    /// All values must be readable at `from(lane)` for each live lane.
-    unsafe fn load_joined(&mut self, access: &Access, from: impl Fn(usize) -> *const u8) -> usize {
-        let live = self.lanes.live;
+    /// All values must be readable at `from(lane)` for each of the lanes, counted from `first_lane`.
+    pub(super) unsafe fn load_joined(
+        &mut self,
+        access: &Access,
+        first_lane: usize,
+        count: usize,
+        from: impl Fn(usize) -> *const u8,
+    ) -> usize {
         let together = match access.size {
             2 => 8,
             4 => 4,
@@ -407,11 +461,11 @@ impl<'d> Worker<'d> {
             // SAFETY: by the function's contract; registers have room for all lanes.
             unsafe {
                 if together == 8 {
-                    let to = std::array::from_fn(|k| self.dst(access.values[first + k]).1.cast());
-                    eight_halves(to, live, from);
+                    let to = |k| self.dst(access.values[first + k]).1.cast::<u16>().add(first_lane);
+                    eight_halves(std::array::from_fn(to), count, from);
                 } else {
-                    let to = std::array::from_fn(|k| self.dst(access.values[first + k]).1.cast());
-                    four_words(to, live, from);
+                    let to = |k| self.dst(access.values[first + k]).1.cast::<u32>().add(first_lane);
+                    four_words(std::array::from_fn(to), count, from);
                 }
             }
         }
@@ -433,7 +487,8 @@ impl<'d> Worker<'d> {
                 self.note(pointer, live as u64 * bytes, false);
             }
             // SAFETY: every lane's access is inside the object, and there is a pointer for each lane.
-            let done = unsafe { self.load_joined(access, |lane| start.add((*pointers.add(lane) & LOW) as usize)) };
+            let done =
+                unsafe { self.load_joined(access, 0, live, |lane| start.add((*pointers.add(lane) & LOW) as usize)) };
             for (k, &out) in access.values.iter().enumerate().skip(done) {
                 let (_, to) = self.dst(out);
                 // SAFETY: every lane's access is inside the object; the register has room for all lanes.
@@ -505,6 +560,7 @@ impl<'d> Worker<'d> {
                 match self.address(low, span, true) {
                     Some(start) if aligned && apart => {
                         self.note(base, live as u64 * bytes, true);
+                        let streams = self.streams(base);
                         // SAFETY: the whole span is inside the object.
                         let to = unsafe { start.offset(-(last.min(0) as isize)) };
                         for (k, &value) in access.values.iter().enumerate() {
@@ -523,7 +579,7 @@ impl<'d> Worker<'d> {
                                         }
                                     }
                                 } else if stride == i64::from(size) {
-                                    std::ptr::copy_nonoverlapping(from.ptr, to, live * size as usize);
+                                    super::stream::copy(to, from.ptr, live * size as usize, streams);
                                 } else {
                                     scatter_strided(to, from.ptr, stride as isize, live, size);
                                 }
@@ -533,6 +589,10 @@ impl<'d> Worker<'d> {
                     }
                     _ => self.store_lanes(access, bytes, active),
                 }
+            }
+            Value::Plane(plane) if matches!(active, Active::All) && self.store_plane(access, plane) => {
+                self.note(plane.base, live as u64 * bytes, true);
+                Ok(())
             }
             _ => self.store_lanes(access, bytes, active),
         }
@@ -588,6 +648,9 @@ impl<'d> Worker<'d> {
     /// A store with a pointer for each lane, in the order of lanes.
     fn store_lanes(&mut self, access: &Access, bytes: u64, active: Active) -> Outcome {
         const LOW: u64 = (1 << 48) - 1;
+        if let Active::Bytes(mask) = active {
+            return self.store_some(access, bytes, mask);
+        }
         let size = access.size;
         let pointers = self.src(access.pointer).ptr.cast::<u64>();
         let live = self.lanes.live;
@@ -618,31 +681,50 @@ impl<'d> Worker<'d> {
             }
             return Ok(());
         }
-        for lane in 0..live {
-            if !active.has(lane) {
+        (0..live).try_for_each(|lane| self.store_lane(access, bytes, lane))
+    }
+
+    /// A store of the lanes with a byte that is not zero.
+    fn store_some(&mut self, access: &Access, bytes: u64, mask: *const u8) -> Outcome {
+        const EIGHT: usize = 8;
+        let live = self.lanes.live;
+        for first in (0..live).step_by(EIGHT) {
+            // SAFETY: masks have a byte for each lane that registers have room for, a multiple of 32.
+            let some = unsafe { mask.add(first).cast::<u64>().read_unaligned() };
+            if some == 0 {
                 continue;
             }
-            // SAFETY: there is a pointer for each lane.
-            let pointer = unsafe { *pointers.add(lane) };
-            let object = self.object(split(pointer).0);
-            if let Some(object) = object
-                && object.lane_unit != 0
-            {
-                let offset = self.own_check(&object, pointer, bytes, AccessKind::Write, lane)?;
-                for (k, &value) in access.values.iter().enumerate() {
-                    let at = offset + k as u64 * u64::from(size);
-                    let value = self.lane_value(value, lane);
-                    self.own_write(&object, at, self.own_lane(lane), size, value);
+            for lane in first..live.min(first + EIGHT) {
+                if some >> (8 * (lane - first)) & 0xff != 0 {
+                    self.store_lane(access, bytes, lane)?;
                 }
-                continue;
             }
-            let address = self.checked(pointer, bytes, access.align, AccessKind::Write, lane)?;
-            self.note(pointer, bytes, true);
+        }
+        Ok(())
+    }
+
+    /// A store of one lane.
+    fn store_lane(&mut self, access: &Access, bytes: u64, lane: usize) -> Outcome {
+        let size = access.size;
+        let pointer = self.lane_value(access.pointer, lane);
+        let object = self.object(split(pointer).0);
+        if let Some(object) = object
+            && object.lane_unit != 0
+        {
+            let offset = self.own_check(&object, pointer, bytes, AccessKind::Write, lane)?;
             for (k, &value) in access.values.iter().enumerate() {
+                let at = offset + k as u64 * u64::from(size);
                 let value = self.lane_value(value, lane);
-                // SAFETY: the access was checked.
-                unsafe { write(address.add(k * size as usize), size, value) };
+                self.own_write(&object, at, self.own_lane(lane), size, value);
             }
+            return Ok(());
+        }
+        let address = self.checked(pointer, bytes, access.align, AccessKind::Write, lane)?;
+        self.note(pointer, bytes, true);
+        for (k, &value) in access.values.iter().enumerate() {
+            let value = self.lane_value(value, lane);
+            // SAFETY: the access was checked.
+            unsafe { write(address.add(k * size as usize), size, value) };
         }
         Ok(())
     }

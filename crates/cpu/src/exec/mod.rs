@@ -6,6 +6,7 @@ mod atomic;
 mod convolution;
 mod coop;
 mod coop_io;
+mod fused;
 mod gather;
 mod joined;
 mod mask;
@@ -13,9 +14,11 @@ mod matmul;
 mod memory;
 pub(crate) mod objects;
 pub(crate) mod panels;
+mod planes;
 mod reduce;
 mod simd;
 mod simd_matrix;
+pub(crate) mod stream;
 mod strip;
 mod tensor;
 mod thread_matmul;
@@ -28,7 +31,7 @@ use std::sync::atomic::{Ordering, fence};
 
 use anymetal_ir::{LocationId, Scope};
 
-use self::affine::Tag;
+use self::affine::{Plane, Tag};
 use self::mask::{AFTER_IF, AFTER_LOOP, BROKEN, CONTINUED, Frame, LIVE, Mask, SIDES, SLOTS};
 use self::objects::Object;
 use crate::compile::program::{Block, Comparison, Inst, Place, Program, Reg};
@@ -74,6 +77,8 @@ pub(crate) struct LaneState {
     chunks: usize,
     /// Lanes in use.
     live: usize,
+    /// Lanes of a row of planes.
+    width: usize,
     current: Mask,
     /// Lanes that have returned, for barriers.
     returned: Mask,
@@ -146,7 +151,12 @@ pub(crate) struct Worker<'d> {
 #[derive(Clone, Copy)]
 enum Value {
     Uniform(u64),
-    Affine { base: u64, stride: u64 },
+    Affine {
+        base: u64,
+        stride: u64,
+    },
+    /// More than one row, whose lines differ.
+    Plane(Plane),
     Lanes,
 }
 
@@ -300,10 +310,11 @@ impl<'d> Worker<'d> {
             return Value::Uniform(self.uniform_value(reg));
         }
         match reg.tag_index().map(|tag| self.lanes.tags[tag]) {
-            Some(tag) if tag.affine => Value::Affine {
-                base: tag.base,
-                stride: tag.stride,
+            Some(tag) if tag.affine && tag.plane.row == 0 => Value::Affine {
+                base: tag.plane.base,
+                stride: tag.plane.stride,
             },
+            Some(tag) if tag.affine => Value::Plane(tag.plane),
             _ => Value::Lanes,
         }
     }
@@ -312,7 +323,8 @@ impl<'d> Worker<'d> {
     fn lane_value(&self, reg: Reg, lane: usize) -> u64 {
         match self.value(reg) {
             Value::Uniform(value) => value,
-            Value::Affine { base, stride } => affine::lane(base, stride, lane as u64, reg.size),
+            Value::Affine { base, stride } => Plane::line(base, stride).lane(lane as u64, self.lanes.width, reg.size),
+            Value::Plane(plane) => plane.lane(lane as u64, self.lanes.width, reg.size),
             // SAFETY: the lane is below `cap`.
             Value::Lanes => unsafe { read(self.ptr(reg).add(lane * reg.size as usize), reg.size) },
         }
@@ -407,6 +419,20 @@ impl<'d> Worker<'d> {
                 local,
                 value,
             } => self.local_set(*copy, *blend, *local, *value),
+            Inst::OfMemory {
+                access,
+                location,
+                operation,
+                out,
+                operands,
+            } => return self.of_memory(access, *location, *operation, *out, operands),
+            Inst::SetLocal {
+                direct,
+                apart,
+                blend,
+                local,
+                value,
+            } => return self.set_local(direct, apart, *blend, *local, *value),
             Inst::LocalGet { copy, out, local } => {
                 if let (Some(to), Some(from)) = (out.tag_index(), local.tag_index())
                     && self.lanes.tags[from].affine

@@ -23,6 +23,8 @@ pub(crate) struct Object {
     pub lane_unit: u32,
     /// Counted as threadgroup memory.
     pub threadgroup: bool,
+    /// Large, and not read by the kernel: stores go past the caches.
+    pub streams: bool,
 }
 
 // SAFETY: an object is an address with a length; who dereferences it answers for that.
@@ -37,6 +39,7 @@ impl Object {
         writable: false,
         lane_unit: 0,
         threadgroup: false,
+        streams: false,
     };
 }
 
@@ -183,8 +186,7 @@ impl Registry {
             ptr: unsafe { memory.as_ptr().add(start as usize) },
             length: (end - start) as u64,
             writable: writable && memory.is_writable(),
-            lane_unit: 0,
-            threadgroup: false,
+            ..Object::NULL
         };
         self.objects.push((object, name));
         let number = (first_registered + self.objects.len() - 1) as u64;

@@ -6,7 +6,7 @@
 
 use anymetal_ir::Builtin;
 
-use super::affine::Tag;
+use super::affine::{Plane, Tag};
 use super::mask::Mask;
 use super::{Outcome, Worker};
 use crate::fault::ThreadPosition;
@@ -140,14 +140,25 @@ impl Worker<'_> {
         Ok(())
     }
 
+    /// Lanes of a row of planes: those of a row of a two-dimensional threadgroup, else of a SIMD-group.
+    fn plane_width(&self) -> usize {
+        let [x, y, z] = self.strip.size;
+        match self.strip.dense || (y <= 1 && z <= 1) {
+            true => CHUNK,
+            false => x.max(1) as usize,
+        }
+    }
+
     fn run_strip(&mut self, live: usize) -> Outcome {
+        let width = self.plane_width();
         let lanes = &mut self.lanes;
         lanes.live = live;
         lanes.chunks = live.div_ceil(CHUNK);
         lanes.current = if live == 0 { Mask::None } else { Mask::All };
+        lanes.width = width;
         lanes.returned = Mask::None;
         lanes.frames.clear();
-        lanes.tags.fill(Tag::new(0, 0));
+        lanes.tags.fill(Tag::new(Plane::line(0, 0)));
         let program = self.program;
         for &reg in &program.zeroed {
             self.set_all(reg, 0);
@@ -242,6 +253,26 @@ impl Worker<'_> {
         }
     }
 
+    /// What a built-in value adds from lane to lane and from row to row of the strip's planes, if it is a plane.
+    fn steps_of(&self, which: Builtin) -> Option<(u64, u64)> {
+        let width = self.lanes.width as u64;
+        // Rows of planes have to begin where those of the threadgroup do.
+        if self.strip.dense || !self.strip.first.is_multiple_of(width) {
+            return None;
+        }
+        let [x, y, z] = self.strip.size;
+        let flat = y <= 1 && z <= 1;
+        match which {
+            Builtin::ThreadPositionInThreadgroup(0) | Builtin::ThreadPositionInGrid(0) if !flat => Some((1, 0)),
+            Builtin::ThreadPositionInThreadgroup(1) | Builtin::ThreadPositionInGrid(1) if !flat && z <= 1 => {
+                Some((0, 1))
+            }
+            Builtin::ThreadIndexInSimdgroup if flat || x == 32 => Some((1, 0)),
+            Builtin::SimdgroupIndexInThreadgroup if flat || x == 32 => Some((0, 1)),
+            _ => None,
+        }
+    }
+
     /// Sets one built-in value. Where it is linear in the lane over the strip, it is known by its first two lanes.
     fn set_builtin(&mut self, which: Builtin, reg: crate::compile::program::Reg, ends: &Ends) {
         let base = self.builtin_at(which, &ends.first);
@@ -272,7 +303,18 @@ impl Worker<'_> {
             && linear
         {
             let stride = self.builtin_at(which, &ends.second).wrapping_sub(base);
-            self.lanes.tags[tag] = Tag::new(u64::from(base), u64::from(stride));
+            self.lanes.tags[tag] = Tag::new(Plane::line(u64::from(base), u64::from(stride)));
+            return;
+        }
+        if let Some(tag) = reg.tag_index()
+            && let Some((across, down)) = self.steps_of(which)
+        {
+            let row = down.wrapping_sub(across.wrapping_mul(self.lanes.width as u64));
+            self.lanes.tags[tag] = Tag::new(Plane {
+                base: u64::from(base),
+                stride: across,
+                row,
+            });
             return;
         }
         let (_, to) = self.dst(reg);

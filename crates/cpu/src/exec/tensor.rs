@@ -138,6 +138,10 @@ impl<'d> Worker<'d> {
                 let last = (base as i64).saturating_add((stride as i64).saturating_mul(self.lanes.live as i64 - 1));
                 ((base as i64).min(last), (base as i64).max(last))
             }
+            Value::Plane(plane) => match self.extent(plane, anymetal_ir::Scalar::I64, true) {
+                Some(extent) => (extent.low, extent.high),
+                None => (i64::MIN, i64::MAX),
+            },
             Value::Lanes => {
                 // SAFETY: the register holds an `i64` for each lane.
                 let values = unsafe { std::slice::from_raw_parts(self.ptr(reg).cast::<i64>(), self.lanes.live) };

@@ -60,6 +60,7 @@ impl LanePlan {
             cap: self.cap,
             chunks: 0,
             live: 0,
+            width: CHUNK,
             current: Mask::None,
             returned: Mask::None,
             returned_slot: (self.sizes.depth + 1) * SLOTS,
@@ -144,6 +145,7 @@ impl<'d> Worker<'d> {
                 writable: true,
                 lane_unit: unit,
                 threadgroup: unit == 0,
+                streams: false,
             };
             let bytes = if unit == 0 {
                 length as usize
@@ -197,6 +199,7 @@ impl<'d> Worker<'d> {
             worker.set_all(reg, handles[argument as usize]);
         }
         let result = body(&mut worker);
+        super::stream::fence();
         kept.scratch = std::mem::take(&mut worker.tile_scratch);
         kept.buffers = std::mem::take(&mut worker.matmul_buffer);
         kept.convolution = std::mem::take(&mut worker.convolution_buffer);

@@ -1,0 +1,129 @@
+//! Pairs of instructions that become one: a load and the only operation that uses what it loads, which may read memory where it lies; and
+//! an operation whose only use is the local that it sets, which may write the local's register.
+//!
+//! Both save a pass over the lanes and an instruction. Only neighbours are joined, so nothing happens between the two.
+
+use super::classify::Class;
+use super::lower::Virtual;
+use super::program::{Block, Inst, Operation, Reg, Role};
+
+/// Joins what can be joined, before registers are placed.
+pub(super) fn fuse(body: &mut Block, vregs: &[Virtual]) {
+    let mut uses = vec![0u32; vregs.len()];
+    count(body, &mut uses);
+    let fuse = Fuse { vregs, uses };
+    fuse.block(body);
+}
+
+/// How many operands each register is.
+fn count(block: &mut Block, uses: &mut [u32]) {
+    for (inst, _) in &mut block.insts {
+        inst.visit(&mut |reg, role| {
+            if role == Role::Use {
+                uses[reg.at as usize] += 1;
+            }
+        });
+        for nested in inst.blocks() {
+            count(nested, uses);
+        }
+    }
+}
+
+struct Fuse<'v> {
+    vregs: &'v [Virtual],
+    uses: Vec<u32>,
+}
+
+impl Fuse<'_> {
+    fn block(&self, block: &mut Block) {
+        let mut out: Vec<(Inst, anymetal_ir::LocationId)> = Vec::with_capacity(block.insts.len());
+        for (mut inst, location) in std::mem::take(&mut block.insts) {
+            // Bodies of maps have operands of their own, tiles.
+            if !matches!(inst, Inst::CoopMap { .. }) {
+                inst.blocks().into_iter().for_each(|nested| self.block(nested));
+            }
+            let before = out.last();
+            if let Some((joined, at)) =
+                before.and_then(|(last, at)| self.of_memory(last, *at, &inst).map(|inst| (inst, location)))
+            {
+                out.pop();
+                out.push((joined, at));
+            } else if let Some((joined, at)) = out
+                .last()
+                .and_then(|(last, at)| self.into_local(last, &inst).map(|inst| (inst, *at)))
+            {
+                out.pop();
+                out.push((joined, at));
+            } else {
+                out.push((inst, location));
+            }
+        }
+        block.insts = out;
+    }
+
+    fn is_plain(&self, reg: Reg) -> bool {
+        self.vregs[reg.at as usize].class == Class::Plain
+    }
+
+    /// An operation on what `load` loads, if it is the only one.
+    fn of_memory(&self, load: &Inst, location: anymetal_ir::LocationId, inst: &Inst) -> Option<Inst> {
+        let Inst::Load(access) = load else { return None };
+        let [value] = access.values[..] else { return None };
+        if access.boolean || access.predicate.is_some() || !self.is_plain(value) {
+            return None;
+        }
+        let (operation, out, operands) = match *inst {
+            Inst::Op1 { f, out, a } => (Operation::One(f), out, [a, a, a]),
+            Inst::Op2 { f, out, a, b } => (Operation::Two(f), out, [a, b, b]),
+            Inst::Op3 { f, out, a, b, c } => (Operation::Three(f), out, [a, b, c]),
+            _ => return None,
+        };
+        let here = operands[..operation.operands()]
+            .iter()
+            .filter(|&&operand| operand == value)
+            .count();
+        if here == 0 || here as u32 != self.uses[value.at as usize] {
+            return None;
+        }
+        Some(Inst::OfMemory {
+            access: access.clone(),
+            location,
+            operation,
+            out,
+            operands,
+        })
+    }
+
+    /// A set of a local by the operation before it, if that has no other use.
+    fn into_local(&self, last: &Inst, inst: &Inst) -> Option<Inst> {
+        let Inst::LocalSet {
+            blend, local, value, ..
+        } = *inst
+        else {
+            return None;
+        };
+        let (mine, other) = (self.vregs[local.at as usize], self.vregs[value.at as usize]);
+        if self.uses[value.at as usize] != 1 || mine.class != other.class || mine.class == Class::Uniform {
+            return None;
+        }
+        let mut direct = last.clone();
+        let out = match &mut direct {
+            Inst::Op1 { out, .. } | Inst::Op2 { out, .. } | Inst::Op3 { out, .. } | Inst::OfMemory { out, .. } => out,
+            Inst::Affine { out, kind, .. } if !matches!(kind, super::program::AffineKind::Compare(_)) => out,
+            // A step of a chain is read after the sum is written.
+            Inst::Dot { out, terms, .. } if terms.iter().all(|term| term.word != local && term.x != local) => out,
+            _ => return None,
+        };
+        if *out != value {
+            return None;
+        }
+        *out = local;
+        Some(Inst::SetLocal {
+            direct: Box::new(direct),
+            apart: Box::new(last.clone()),
+            blend,
+            local,
+            value,
+        })
+    }
+}
