@@ -185,8 +185,8 @@ impl Lower<'_> {
         ptx!(self, "mov.b32 {}, 0", position[2]);
         if let Some([x, y, z]) = self.options.shape {
             if y * z > 1 {
-                let row = self.divided(thread, x, position[0]);
-                let plane = self.divided(row, y, position[1]);
+                let row = self.divided_with_rest(thread, x, position[0]);
+                let plane = self.divided_with_rest(row, y, position[1]);
                 ptx!(self, "mov.b32 {}, {plane}", position[2]);
             }
             return;
@@ -205,7 +205,7 @@ impl Lower<'_> {
     }
 
     /// A quotient by a number, the remainder into a register.
-    fn divided(&mut self, number: Reg, by: u32, rest: Reg) -> Reg {
+    fn divided_with_rest(&mut self, number: Reg, by: u32, rest: Reg) -> Reg {
         if by.is_power_of_two() {
             ptx!(self, "and.b32 {rest}, {number}, {}", by - 1);
             return emit!(self, B32, "shr.u32", number, by.trailing_zeros());
