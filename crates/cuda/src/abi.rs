@@ -10,10 +10,11 @@
 //! | … with scales | the same, then `u64` address of the first scale, `u64` bytes from there on, r × `i64` strides (scales) |
 //! | threadgroup memory | `u32` offset in shared memory (relative to the dynamic shared memory's start), `u32` bytes |
 //!
-//! An unbound argument and a null tensor are all zeros.
+//! An unbound argument and a null tensor are all zeros. Behind the arguments is a copy of each small object that the kernel takes as a `constant`
+//! reference, where the dispatch has it as bytes (see [`PtxOptions::values`](crate::PtxOptions::values)); zeros else.
 
 use anymetal_formats::MAX_RANK;
-use anymetal_ir::{ArgumentId, ArgumentKind, Kernel};
+use anymetal_ir::{AddressSpace, ArgumentId, ArgumentKind, Kernel};
 
 /// Offset of the grid in threads, 3 × `u32`.
 pub const GRID_THREADS: u32 = 0;
@@ -35,6 +36,8 @@ pub const COARSE_SHIFT: u32 = 60;
 /// Offset of the `u64` address of the workspace: [`PtxModule::workspace_bytes`](crate::PtxModule::workspace_bytes) for each block, by
 /// linear block index; 128-byte aligned.
 pub const WORKSPACE: u32 = 64;
+/// Bytes of an object whose copy is in the block at most.
+pub const MAX_VALUE: u32 = 128;
 /// Bytes of the header.
 pub const HEADER: u32 = 72;
 
@@ -49,6 +52,8 @@ pub struct ParameterBlock {
     pub size: u32,
     /// Offset of each argument, by [`ArgumentId`].
     pub arguments: Vec<u32>,
+    /// Offset of the copy of each argument that can have one, by [`ArgumentId`].
+    pub values: Vec<Option<u32>>,
     /// Offset of each [image](crate::ImageRequest): `u64` address of the copy, `u64` address of its flags; zeros for none.
     pub images: Vec<u32>,
 }
@@ -69,9 +74,27 @@ impl ParameterBlock {
                 }
             };
         }
+        let mut values = Vec::with_capacity(kernel.arguments.len());
+        for argument in &kernel.arguments {
+            let fits = match &argument.kind {
+                ArgumentKind::Buffer {
+                    space: AddressSpace::Constant,
+                    size,
+                    reference: true,
+                    ..
+                } => (1..=MAX_VALUE).contains(size).then_some(*size),
+                _ => None,
+            };
+            values.push(fits.map(|size| {
+                let place = at.next_multiple_of(16);
+                at = (place + size).next_multiple_of(8);
+                place
+            }));
+        }
         ParameterBlock {
             size: at,
             arguments,
+            values,
             images: Vec::new(),
         }
     }

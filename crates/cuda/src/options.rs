@@ -93,6 +93,8 @@ pub struct PtxOptions {
     pub static_overhang_zero: bool,
     /// No two arguments are bound to overlapping memory: reads of what the kernel does not write may be moved and cached.
     pub unaliased: bool,
+    /// Every argument that [`ParameterBlock::values`] has room for is bound as bytes, and a copy of them is there: loads from it need no memory.
+    pub values: bool,
     /// Threads that a threadgroup of the dispatches has at most: fewer leave more registers for each. One of [`THREAD_CLASSES`].
     pub threads: u32,
     /// Every threadgroup of the launch has exactly so many threads.
@@ -120,6 +122,7 @@ impl Default for PtxOptions {
             force_incompatible: false,
             static_overhang_zero: false,
             unaliased: true,
+            values: true,
             threads: 1024,
             whole: false,
             shape: None,

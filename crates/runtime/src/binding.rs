@@ -46,6 +46,8 @@ pub(crate) enum Bound {
     Memory {
         buffer: Buffer,
         offset: usize,
+        /// Nobody else has this buffer: its bytes stay as they are, unless the kernel writes them.
+        inline: bool,
     },
     Tensor(Tensor),
     NullTensor,
@@ -146,9 +148,9 @@ fn check_one(kernel: &str, argument: &Argument, binding: &Binding) -> Result<Bou
             },
             binding,
         ) => {
-            let (buffer, offset) = match binding {
-                Binding::Buffer(buffer, offset) => (buffer, *offset),
-                Binding::Bytes(buffer) => (buffer, 0),
+            let (buffer, offset, inline) = match binding {
+                Binding::Buffer(buffer, offset) => (buffer, *offset, false),
+                Binding::Bytes(buffer) => (buffer, 0, true),
                 Binding::Tensor(_) | Binding::NullTensor => {
                     return Err(kind(kernel, argument, binding));
                 }
@@ -192,6 +194,7 @@ fn check_one(kernel: &str, argument: &Argument, binding: &Binding) -> Result<Bou
             Ok(Bound::Memory {
                 buffer: buffer.clone(),
                 offset,
+                inline,
             })
         }
         _ => Err(kind(kernel, argument, binding)),

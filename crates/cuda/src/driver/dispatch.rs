@@ -17,7 +17,7 @@ use crate::driver::images::Images;
 use crate::driver::memory::DeviceMemory;
 use crate::driver::module::{Function, LaunchShape, Stream};
 use crate::driver::parameters::{
-    BoundArgument, BoundTensor, Extras, Launch, aliased, block, handle_table, memory_of, needs_handles,
+    BoundArgument, BoundTensor, Extras, Launch, aliased, block, handle_table, has_values, memory_of, needs_handles,
     place_threadgroup, written,
 };
 use crate::{CompileError, PtxModule, PtxOptions, Target};
@@ -163,6 +163,8 @@ pub struct CudaKernel {
 struct Purpose {
     /// Arguments do not overlap.
     unaliased: bool,
+    /// As [`PtxOptions::values`].
+    values: bool,
     /// As [`PtxOptions::threads`].
     threads: u32,
     /// As [`PtxOptions::whole`].
@@ -176,6 +178,7 @@ impl Purpose {
     fn usual() -> Self {
         Purpose {
             unaliased: true,
+            values: true,
             threads: PtxOptions::thread_class(0),
             whole: false,
             shape: None,
@@ -183,12 +186,13 @@ impl Purpose {
     }
 
     /// Of a launch. `exact` says that the kernel gains from knowing that all threadgroups are whole.
-    fn of(launch: &Launch, unaliased: bool, exact: bool, sized: bool) -> Self {
+    fn of(launch: &Launch, unaliased: bool, values: bool, exact: bool, sized: bool) -> Self {
         let threads = launch.threads_of_group();
         let divides = (0..3).all(|d| launch.threads[d].is_multiple_of(launch.threadgroup[d].max(1)));
         let whole = exact && divides && threads > 0 && threads.is_multiple_of(128);
         Purpose {
             unaliased,
+            values,
             threads: if whole {
                 threads
             } else {
@@ -292,6 +296,7 @@ impl CudaKernel {
                 force_incompatible: self.options.force_incompatible,
                 static_overhang_zero: self.options.static_overhang_zero,
                 unaliased: purpose.unaliased,
+                values: purpose.values,
                 threads: purpose.threads,
                 whole: purpose.whole,
                 shape: purpose.shape,
@@ -328,7 +333,8 @@ impl CudaKernel {
             error,
         };
         let overlap = aliased(&self.kernel, bound, handles);
-        let purpose = Purpose::of(launch, !overlap, self.exact, self.sized);
+        let values = has_values(&self.kernel, &ParameterBlock::of(&self.kernel), bound);
+        let purpose = Purpose::of(launch, !overlap, values, self.exact, self.sized);
         let variant = self.variant(purpose)?;
         let module = &variant.module;
         let coarse_shift = launch.coarse_shift(module.coarse_shift);

@@ -61,6 +61,7 @@ impl Images {
             .iter()
             .map(|request| match bound.get(request.argument.index()) {
                 Some(BoundArgument::Buffer { bytes, .. }) => Some(*bytes),
+                Some(BoundArgument::Value { value, .. }) => Some(value.len() as u64),
                 Some(BoundArgument::Tensor(tensor)) => Some(tensor.bytes),
                 _ => None,
             });

@@ -20,6 +20,13 @@ pub enum BoundArgument {
         /// Bytes from there to the end.
         bytes: u64,
     },
+    /// Bytes that nothing writes, in memory of their own too.
+    Value {
+        /// Where they are on the device.
+        address: u64,
+        /// The bytes.
+        value: Vec<u8>,
+    },
     /// A tensor.
     Tensor(Box<BoundTensor>),
     /// A null tensor handle.
@@ -186,6 +193,13 @@ pub(super) fn block(
                 out.u64(at, *address);
                 out.u64(at + 8, *bytes);
             }
+            (ArgumentKind::Buffer { size, .. }, BoundArgument::Value { address, value }) => {
+                out.u64(at, *address);
+                out.u64(at + 8, value.len() as u64);
+                if let (Some(place), Some(copy)) = (layout.values[i], value.get(..*size as usize)) {
+                    out.put(place, copy);
+                }
+            }
             (ArgumentKind::Threadgroup { .. }, BoundArgument::Threadgroup(bytes)) => {
                 out.u32(at, places[i]);
                 out.u32(at + 4, *bytes);
@@ -281,6 +295,7 @@ pub(super) fn aliased(kernel: &Kernel, bound: &[BoundArgument], handles: &[Bound
         let writes = matches!(argument.access, Access::WriteOnly | Access::ReadWrite);
         match bound {
             BoundArgument::Buffer { address, bytes } => add(*address, *bytes, writes),
+            BoundArgument::Value { address, value } => add(*address, value.len() as u64, writes),
             BoundArgument::Tensor(tensor) => {
                 add(tensor.address, tensor.bytes, writes);
                 if let Some((address, bytes, _)) = &tensor.scales {
@@ -304,11 +319,26 @@ pub(super) fn aliased(kernel: &Kernel, bound: &[BoundArgument], handles: &[Bound
         .any(|(i, a)| ranges[i + 1..].iter().any(|b| (a.2 || b.2) && a.0 < b.1 && b.0 < a.1))
 }
 
+/// True if every argument that the parameter block has room for is bound as bytes.
+pub(super) fn has_values(kernel: &Kernel, layout: &ParameterBlock, bound: &[BoundArgument]) -> bool {
+    let arguments = kernel.arguments.iter().zip(&layout.values).zip(bound);
+    arguments
+        .into_iter()
+        .all(|((argument, place), bound)| match (&argument.kind, place, bound) {
+            (ArgumentKind::Buffer { size, .. }, Some(_), BoundArgument::Value { value, .. }) => {
+                value.len() >= *size as usize
+            }
+            (_, Some(_), bound) => matches!(bound, BoundArgument::Unbound),
+            (_, None, _) => true,
+        })
+}
+
 /// The memory that is bound to an argument.
 pub(super) fn memory_of(bound: &BoundArgument) -> Vec<Range<u64>> {
     let range = |address: u64, bytes: u64| address..address.saturating_add(bytes);
     match bound {
         BoundArgument::Buffer { address, bytes } => vec![range(*address, *bytes)],
+        BoundArgument::Value { address, value } => vec![range(*address, value.len() as u64)],
         BoundArgument::Tensor(tensor) => {
             let scales = tensor.scales.iter().map(|(address, bytes, _)| range(*address, *bytes));
             scales.chain([range(tensor.address, tensor.bytes)]).collect()

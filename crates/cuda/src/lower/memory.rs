@@ -159,6 +159,7 @@ impl Lower<'_> {
             }
             _ => self.parameter(Class::B64, at),
         };
+        self.argument_pointers.insert(reg, id);
         self.bind(to, reg);
         Ok(())
     }
@@ -478,6 +479,10 @@ impl Lower<'_> {
             _ => "b32",
         };
         let list = list(&words);
+        if let (Some(place), None) = (self.value_place(address, bytes), guard) {
+            ptx!(self, "ld.param{}.{ty} {list}, [args+{place}]", VECTOR[count]);
+            return words;
+        }
         let guard = match guard {
             Some(guard) => {
                 for &word in &words {
@@ -489,6 +494,20 @@ impl Lower<'_> {
         };
         ptx!(self, "{guard}{name}{}.{ty} {list}, {address}", VECTOR[count]);
         words
+    }
+
+    /// Where in the parameter block a copy of some bytes of an argument is.
+    fn value_place(&self, address: Address, bytes: u32) -> Option<u32> {
+        if !self.options.values {
+            return None;
+        }
+        let id = self.argument_pointers.get(&address.base)?;
+        let place = self.parameters.values[id.index()]?;
+        let ArgumentKind::Buffer { size, .. } = self.kernel.arguments[id.index()].kind else {
+            return None;
+        };
+        let at = u32::try_from(address.offset).ok()?;
+        (at.checked_add(bytes)? <= size).then_some(place + at)
     }
 
     /// Parts of 1, 2 or 4 bytes, low first, as one number of up to 64 bits.

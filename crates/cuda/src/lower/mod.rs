@@ -25,6 +25,8 @@ mod staged;
 mod trigonometry;
 mod view;
 
+use std::collections::HashMap;
+
 use anymetal_ir::passes::{Effects, UniformityInfo};
 use anymetal_ir::{
     AddressSpace, ArgumentId, Block, Const, Inst, Kernel, LocalId, LocationId, MemoryId, Op, Type, ValueId,
@@ -95,6 +97,8 @@ pub(crate) struct Lower<'k> {
     pub coarse_shift: u32,
     /// Widened copies of arguments that operations can use.
     pub images: Vec<crate::options::ImageRequest>,
+    /// The pointers of arguments that were asked for.
+    argument_pointers: HashMap<Reg, ArgumentId>,
     /// The kernel waits for the launch in front of it.
     waits: bool,
     /// It has not waited yet; see [`early`].
@@ -151,6 +155,7 @@ pub(crate) fn lower(kernel: &Kernel, options: &PtxOptions) -> Result<PtxModule> 
         min_blocks: 0,
         coarse_shift: 0,
         images: Vec::new(),
+        argument_pointers: HashMap::new(),
         waits: false,
         wait_pending: false,
         early_reads: Vec::new(),

@@ -198,8 +198,13 @@ impl Lower<'_> {
                 emit!(lower, B32, &name, a, b)
             }
         };
-        if constant.is_some_and(|b| b & mask != 0) {
-            return emit(self, b);
+        if let Some(by) = constant.map(|b| b & mask).filter(|&b| b != 0) {
+            // A sign bit alone is a negative divisor.
+            let positive = !suffix.starts_with('s') || by <= mask >> 1;
+            return match by.is_power_of_two() && positive {
+                true => self.divide_by_power(op, suffix, a, by.trailing_zeros()),
+                false => emit(self, b),
+            };
         }
         let class = a.class.ptx();
         let zero = emit!(self, Pred, &format!("setp.eq.{class}"), b, 0);
@@ -209,6 +214,31 @@ impl Lower<'_> {
         let result = self.reg(a.class);
         ptx!(self, "selp.{class} {result}, 0, {quotient}, {zero}");
         result
+    }
+
+    /// Division by 2^`shift`, towards zero, or the remainder.
+    fn divide_by_power(&mut self, op: BinaryOp, suffix: &str, a: Reg, shift: u32) -> Reg {
+        let (bits, class) = (if a.class == Class::B64 { 64 } else { 32 }, a.class);
+        let low = (1u64 << shift) - 1;
+        let step = |lower: &mut Self, name: String, x: Reg, y: String| {
+            let to = lower.reg(class);
+            ptx!(lower, "{name} {to}, {x}, {y}");
+            to
+        };
+        let from = match suffix.starts_with('s') && shift > 0 {
+            true => {
+                // Negative numbers are rounded up.
+                let sign = step(self, format!("shr.s{bits}"), a, (bits - 1).to_string());
+                let more = step(self, format!("and.b{bits}"), sign, low.to_string());
+                step(self, format!("add.s{bits}"), a, more.to_string())
+            }
+            false => a,
+        };
+        if op == BinaryOp::Div {
+            return step(self, format!("shr.{suffix}"), from, shift.to_string());
+        }
+        let whole = step(self, format!("and.b{bits}"), from, format!("{}", !low as i64));
+        step(self, format!("sub.s{bits}"), a, whole.to_string())
     }
 
     fn int_binary(&mut self, op: BinaryOp, ty: Scalar, a: Reg, b: Reg, constant: Option<u64>) -> Result<Reg> {

@@ -103,7 +103,7 @@ fn options(options: &ExecutionOptions) -> DispatchOptions {
 
 fn argument(bound: &Bound, name: &str) -> BoundArgument {
     match bound {
-        Bound::Memory { buffer, offset } => BoundArgument::Buffer {
+        Bound::Memory { buffer, offset, .. } => BoundArgument::Buffer {
             memory: buffer.memory.clone(),
             offset: *offset,
             length: None,

@@ -80,6 +80,9 @@ fn cuda_error(error: CudaError) -> Error {
     }
 }
 
+/// Bytes that travel with a dispatch at most: what a launch can hand over by value.
+const MOST_BYTES: usize = 4096;
+
 /// The bytes of a memory on a device.
 struct OnDevice(DeviceMemory);
 
@@ -174,7 +177,13 @@ impl<'a> Residency<'a> {
 
     fn argument(&mut self, bound: &Bound, name: &str, writes: bool) -> Result<BoundArgument> {
         Ok(match bound {
-            Bound::Memory { buffer, offset } => BoundArgument::Buffer {
+            Bound::Memory {
+                buffer, inline: true, ..
+            } if !writes && buffer.length() <= MOST_BYTES => BoundArgument::Value {
+                address: self.address(&buffer.memory, false)?,
+                value: buffer.read_vec(0, buffer.length())?,
+            },
+            Bound::Memory { buffer, offset, .. } => BoundArgument::Buffer {
                 address: self.address(&buffer.memory, writes)? + *offset as u64,
                 bytes: buffer.length().saturating_sub(*offset) as u64,
             },

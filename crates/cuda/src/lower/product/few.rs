@@ -377,12 +377,8 @@ impl Lower<'_> {
             row_blocks,
             shared,
         );
-        // The ring is filled but for one stage.
         let to_load = self.copy(left);
-        let load_stage = self.u32(0);
-        for _ in 1..cut.stages {
-            self.few_copy(cut, &cursor, load_stage, to_load);
-        }
+        let load_stage = self.few_fill(cut, &cursor, to_load);
         // Weights are on their way; the activation may be what the launch in front writes.
         self.wait_for_predecessor();
         let finished = self.writer.label();
@@ -545,6 +541,61 @@ impl Lower<'_> {
         }
     }
 
+    /// Fills the ring but for one stage, a group for each. The offset of the stage that is next.
+    fn few_fill(&mut self, cut: &Cut, cursor: &Cursor, to_load: Reg) -> Reg {
+        let most = cut.stages - 1;
+        for window in 0..most {
+            let there = def!(self, Pred, "setp.gt.s32", "{to_load}, {window}");
+            let stage = window * cut.stage_bytes();
+            let along = window * cut.splits;
+            for (line, &from) in cursor.weights.iter().enumerate() {
+                for (part, &to) in cursor.weights_to.iter().enumerate() {
+                    let (to_offset, offset) = (
+                        stage + line as u32 * 8 * cut.row_bytes(),
+                        along * cut.row_bytes() + 64 * part as u32,
+                    );
+                    ptx!(
+                        self,
+                        "@{there} cp.async.cg.shared.global.L2::128B [{to}+{to_offset}], [{from}+{offset}], 16"
+                    );
+                }
+            }
+            if let Some(to) = cursor.scales_to {
+                for (part, &from) in cursor.scales.iter().enumerate() {
+                    let there = match self.few_has_scales(cut, part as u32) {
+                        Some(lane) => def!(self, Pred, "and.pred", "{there}, {lane}"),
+                        None => there,
+                    };
+                    let (to_offset, offset) = (stage + part as u32 * 32 * BLOCKS, along * BLOCKS);
+                    ptx!(
+                        self,
+                        "@{there} cp.async.ca.shared.global [{to}+{to_offset}], [{from}+{offset}], {BLOCKS}"
+                    );
+                }
+            }
+            ptx!(self, "cp.async.commit_group");
+        }
+        let count = def!(self, B32, "min.u32", "{to_load}, {most}");
+        ptx!(self, "sub.s32 {to_load}, {to_load}, {count}");
+        for (addresses, bytes) in [(&cursor.weights, cut.row_bytes()), (&cursor.scales, BLOCKS)] {
+            let bytes = def!(self, B64, "mul.wide.u32", "{count}, {}", cut.splits * bytes);
+            for &address in addresses {
+                ptx!(self, "add.s64 {address}, {address}, {bytes}");
+            }
+        }
+        def!(self, B32, "mul.lo.u32", "{count}, {}", cut.stage_bytes())
+    }
+
+    /// Whether this lane copies scales in a part of the lines; `None` if all lanes do: narrow tiles have no line for the last ones.
+    fn few_has_scales(&mut self, cut: &Cut, part: u32) -> Option<Reg> {
+        if cut.lines() >= 4 * (part + 1) {
+            return None;
+        }
+        let pair = self.geometry.fragment_pair;
+        let line = def!(self, B32, "add.u32", "{pair}, {}", 4 * part);
+        Some(def!(self, Pred, "setp.lt.u32", "{line}, {}", cut.lines()))
+    }
+
     /// Copies the next window into the stage that is next, if there is one; a group in any case.
     fn few_copy(&mut self, cut: &Cut, cursor: &Cursor, stage: Reg, to_load: Reg) {
         let skip = self.writer.label();
@@ -565,14 +616,9 @@ impl Lower<'_> {
         if let Some(to) = cursor.scales_to {
             let to = def!(self, B32, "add.u32", "{to}, {stage}");
             for (part, &from) in cursor.scales.iter().enumerate() {
-                // Narrow tiles have no line for the last lanes.
-                let guard = if cut.lines() < 4 * (part as u32 + 1) {
-                    let pair = self.geometry.fragment_pair;
-                    let line = def!(self, B32, "add.u32", "{pair}, {}", 4 * part);
-                    let there = def!(self, Pred, "setp.lt.u32", "{line}, {}", cut.lines());
-                    format!("@{there} ")
-                } else {
-                    String::new()
+                let guard = match self.few_has_scales(cut, part as u32) {
+                    Some(lane) => format!("@{lane} "),
+                    None => String::new(),
                 };
                 let offset = part as u32 * 32 * BLOCKS;
                 ptx!(

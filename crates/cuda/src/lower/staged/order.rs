@@ -48,6 +48,12 @@ impl Lower<'_> {
             reg
         });
         let [index, band, inside, first, height, x, y] = std::array::from_fn(|_| self.reg(Class::B32));
+        // A single row of threadgroups is walked as it is.
+        let (single, known) = (self.reg(Class::Pred), self.writer.label());
+        ptx!(self, "setp.eq.u32 {single}, {rows}, 1");
+        ptx!(self, "mov.b32 {x}, {}", position[0]);
+        ptx!(self, "mov.b32 {y}, {}", position[1]);
+        ptx!(self, "@{single} bra.uni {known}");
         ptx!(self, "mad.lo.u32 {index}, {}, {columns}, {}", position[1], position[0]);
         ptx!(self, "mul.lo.u32 {inside}, {columns}, {ROWS}");
         ptx!(self, "div.u32 {band}, {index}, {inside}");
@@ -60,6 +66,7 @@ impl Lower<'_> {
         ptx!(self, "mul.lo.u32 {y}, {x}, {height}");
         ptx!(self, "sub.u32 {y}, {inside}, {y}");
         ptx!(self, "add.u32 {y}, {y}, {first}");
+        self.writer.place(known);
         Some([x, y, position[2]])
     }
 }
