@@ -347,7 +347,7 @@ impl<'d> Worker<'d> {
         };
         let few_left: Option<(&FewProduct, &FewLeft)> = few_cell.as_ref().map(|(way, cell)| {
             let packed = cell.get_or_init(|| {
-                let mut packed = FewLeft::default();
+                let mut packed: FewLeft = fresh(FewLeft::bytes(way, left.valid().0, left.valid().1));
                 packed.pack(way, &left_view, scratch);
                 packed
             });

@@ -146,6 +146,7 @@ impl Drop for PanelCache {
     fn drop(&mut self) {
         give_back(&SPARE.left, &mut self.left);
         give_back(&SPARE.right, &mut self.right);
+        give_back(&SPARE.few, &mut self.few);
     }
 }
 
@@ -153,12 +154,14 @@ impl Drop for PanelCache {
 static SPARE: Spare = Spare {
     left: Mutex::new(Vec::new()),
     right: Mutex::new(Vec::new()),
+    few: Mutex::new(Vec::new()),
     bytes: AtomicUsize::new(0),
 };
 
 struct Spare {
     left: Mutex<Vec<PackedLeft>>,
     right: Mutex<Vec<PackedRight>>,
+    few: Mutex<Vec<FewLeft>>,
     bytes: AtomicUsize,
 }
 
@@ -188,6 +191,16 @@ impl Reusable for PackedRight {
     }
 }
 
+impl Reusable for FewLeft {
+    fn spare() -> &'static Mutex<Vec<Self>> {
+        &SPARE.few
+    }
+
+    fn byte_size(&self) -> usize {
+        FewLeft::byte_size(self)
+    }
+}
+
 /// An operand to be packed into: memory of a former dispatch if there is some that is large enough and not much too large,
 /// else new.
 pub(super) fn fresh<T: Reusable>(bytes: usize) -> T {
@@ -203,7 +216,7 @@ pub(super) fn fresh<T: Reusable>(bytes: usize) -> T {
     }
 }
 
-fn give_back<T: Reusable>(spare: &Mutex<Vec<T>>, panels: &mut Mutex<Panels<PanelKey, T>>) {
+fn give_back<K, T: Reusable>(spare: &Mutex<Vec<T>>, panels: &mut Mutex<Panels<K, T>>) {
     let panels = panels.get_mut().unwrap_or_else(|e| e.into_inner());
     let mut spare = lock(spare);
     for (_, panel) in panels.drain() {

@@ -11,102 +11,29 @@
 
 use anymetal_formats::ElementFormat;
 
-use super::buffer::AlignedBuffer;
-use super::kernel::{FewJob, FewKernels, Terms, ops};
-use super::path::has_few_rows;
+use super::few_left::{FewLeft, Layout};
+use super::kernel::{FewJob, FewKernels, ops};
+use super::path::{has_fast_bf16_dots, has_few_rows};
 use super::product::{Scratch, prepare_few, skinny_columns};
 use super::view::OperandView;
-use super::widen::{Part, has_dense_rows, stage_f32};
+use super::widen::has_dense_rows;
 use super::{AccumulatorMut, TileError, TilePath};
 
 /// Rows up to which a product is one of few rows.
 pub const FEW_ROWS: usize = 32;
 
-/// How codes come out of a column's bytes.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-enum Order {
-    /// 64 bytes as 32 words of `16 / bits` codes: one vector of each word's first codes, one of the second ones, and so on.
-    Words { bits: usize },
-    /// 64 bytes, the lower and the upper 8 of each 16 apart.
-    Halves,
-    /// 32 bytes in vectors of 8 `f32` numbers, see [`float_element`]. The left operand is `f32`.
-    Floats { bits: usize },
-}
-
-impl Order {
-    /// Elements of a column that are read at once.
-    fn chunk(self) -> usize {
-        match self {
-            Order::Words { bits } => 512 / bits,
-            Order::Halves => 64,
-            Order::Floats { bits } => 256 / bits,
-        }
-    }
-
-    /// Bytes of a left element.
-    fn element_bytes(self) -> usize {
-        match self {
-            Order::Floats { .. } => 4,
-            _ => 2,
-        }
-    }
-
-    /// Bytes of a left vector.
-    fn vector_bytes(self) -> usize {
-        match self {
-            Order::Floats { .. } => 32,
-            _ => 64,
-        }
-    }
-}
-
-/// The element of 32 bytes of a column that comes out at a place of a vector, of codes of so many bits in `f32`: those of fewer than
-/// 8 bits by way of words, whose even and odd ones go to vectors of their own, either half of the bytes to its half of a vector.
-fn float_element(bits: usize, vector: usize, place: usize) -> usize {
-    let byte = |upper: usize, odd: usize| 16 * (place / 4) + 8 * upper + 2 * (place % 4) + odd;
-    match bits {
-        2 => 4 * byte(vector / 8, vector % 2) + vector / 2 % 4,
-        4 => 2 * byte(vector / 2 % 2, vector % 2) + vector / 4,
-        _ => 8 * vector + place,
-    }
-}
-
-/// Lays terms out as vectors of WIDTH: place `i` of the `v`-th vector of each chunk takes the chunk's element `from(v, i)`. What is
-/// past the last term is zero already.
-///
-/// # Safety
-/// Every vector that `at` gives must be writable.
-#[inline(always)]
-unsafe fn lay_out<T: Copy + Default, const WIDTH: usize, A: Fn(usize) -> *mut T, F: Fn(usize, usize) -> usize>(
-    terms: &[T],
-    at: A,
-    from: F,
-    vectors: usize,
-) {
-    for (q, terms) in terms.chunks(WIDTH * vectors).enumerate() {
-        for v in 0..vectors {
-            // SAFETY: the caller's contract.
-            let vector = unsafe { std::slice::from_raw_parts_mut(at(q * vectors + v), WIDTH) };
-            if terms.len() == WIDTH * vectors {
-                vector
-                    .iter_mut()
-                    .enumerate()
-                    .for_each(|(i, to)| *to = terms[from(v, i)]);
-            } else {
-                for (i, to) in vector.iter_mut().enumerate() {
-                    *to = terms.get(from(v, i)).copied().unwrap_or_default();
-                }
-            }
-        }
-    }
-}
+/// Rows from which on tiles multiply them.
+const TILE_ROWS: usize = 1;
 
 /// A way to multiply few rows, chosen from path and formats. A packed left operand serves every product with an equal way.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct FewProduct {
-    path: TilePath,
-    order: Order,
-    planes: usize,
+    pub(super) path: TilePath,
+    pub(super) layout: Layout,
+    /// Of a code.
+    pub(super) bits: usize,
+    /// Terms of a left element.
+    pub(super) planes: usize,
 }
 
 impl FewProduct {
@@ -118,17 +45,24 @@ impl FewProduct {
             Int4B | UInt4B | Fp4E2M1 | Int2B | UInt2B | Fp8E4M3 | Fp8E5M2 => right.format.bits(),
             _ => return None,
         };
-        let order = match path {
-            TilePath::Portable => return None,
-            TilePath::Avx512 | TilePath::Amx if has_few_rows() && bits == 8 => Order::Halves,
-            TilePath::Avx512 | TilePath::Amx if has_few_rows() => Order::Words { bits },
-            _ => Order::Floats { bits },
-        };
-        let planes = match (left.format, order) {
-            (F16 | BF16, Order::Floats { .. }) | (BF16, _) => 1,
-            (F16, _) => 2,
+        let half = match left.format {
+            F16 => true,
+            BF16 => false,
             _ => return None,
         };
+        let layout = match path {
+            TilePath::Portable => return None,
+            TilePath::Amx if has_few_rows() && left.valid_rows >= TILE_ROWS => Layout::Tiles,
+            TilePath::Avx512 | TilePath::Amx if has_few_rows() => {
+                // Two terms multiply as fast as `f32` at best; one row waits for memory with the fewer instructions.
+                match has_fast_bf16_dots() && (!half || left.valid_rows == 1) {
+                    true => Layout::Terms,
+                    false => Layout::WideFloats,
+                }
+            }
+            _ => Layout::Floats,
+        };
+        let planes = if half && layout.has_terms() { 2 } else { 1 };
         let per_byte = right.format.elements_per_byte() as i64;
         let aligned = right.origin % per_byte == 0 && (right.col_stride % per_byte == 0 || right.valid_cols <= 1);
         let scales_fit = right.scales.as_ref().is_none_or(|scales| {
@@ -140,105 +74,12 @@ impl FewProduct {
             && right.row_stride == 1
             && aligned
             && scales_fit;
-        fits.then_some(FewProduct { path, order, planes })
-    }
-}
-
-/// A left operand packed for products of few rows.
-#[derive(Debug, Default)]
-pub struct FewLeft {
-    product: Option<FewProduct>,
-    rows: usize,
-    k: usize,
-    terms: Option<Terms>,
-    buffer: AlignedBuffer,
-}
-
-impl FewLeft {
-    /// Packs an M × K operand: for each chunk of a column's bytes, vector of codes and plane, the rows' terms.
-    pub fn pack(&mut self, product: &FewProduct, view: &OperandView<'_>, scratch: &mut Scratch) {
-        let (rows, k) = (view.valid_rows, view.valid_cols);
-        let (order, planes) = (product.order, product.planes);
-        let bytes = k.next_multiple_of(order.chunk()) * order.element_bytes() * planes * rows;
-        let base = self.buffer.reserve(bytes);
-        let ops = ops(product.path);
-        let mut found = Terms::NONE;
-        let mut high = vec![0u16; k];
-        let mut low = vec![0u16; if planes == 2 { k } else { 0 }];
-        // SAFETY: `bytes` bytes are writable; each row is staged for its K elements.
-        unsafe {
-            let staged: *mut f32 = scratch.row.reserve(k * 4).cast();
-            for row in 0..rows {
-                let part = Part {
-                    row,
-                    col: 0,
-                    rows: 1,
-                    cols: k,
-                };
-                stage_f32(ops, view, part, staged, k, &mut scratch.flip);
-                let lower = match planes {
-                    2 => low.as_mut_ptr().cast(),
-                    _ => std::ptr::null_mut(),
-                };
-                found = found.merge((ops.terms)(staged, k, high.as_mut_ptr().cast(), lower));
-                let at =
-                    |vector: usize, p: usize| base.add(((vector * planes + p) * rows + row) * order.vector_bytes());
-                if let Order::Floats { bits } = order {
-                    let values = std::slice::from_raw_parts(staged, k);
-                    let at = |vector: usize| at(vector, 0).cast::<f32>();
-                    match bits {
-                        2 => lay_out::<f32, 8, _, _>(values, at, |vector, place| float_element(2, vector, place), 16),
-                        4 => lay_out::<f32, 8, _, _>(values, at, |vector, place| float_element(4, vector, place), 8),
-                        _ => lay_out::<f32, 8, _, _>(values, at, |vector, place| float_element(8, vector, place), 4),
-                    }
-                    continue;
-                }
-                for (p, terms) in [&high, &low].into_iter().take(planes).enumerate() {
-                    let at = |vector: usize| at(vector, p).cast::<u16>();
-                    match order {
-                        Order::Words { bits: 2 } => {
-                            lay_out::<u16, 32, _, _>(terms, at, |vector, place| 8 * place + vector, 8)
-                        }
-                        Order::Words { .. } => {
-                            lay_out::<u16, 32, _, _>(terms, at, |vector, place| 4 * place + vector, 4)
-                        }
-                        _ => lay_out::<u16, 32, _, _>(
-                            terms,
-                            at,
-                            |vector, place| place / 8 * 16 + vector * 8 + place % 8,
-                            2,
-                        ),
-                    }
-                }
-            }
-        }
-        (self.rows, self.k) = (rows, k);
-        self.terms = Some(found);
-        self.product = Some(*product);
-    }
-
-    /// Bytes of memory held.
-    pub fn byte_size(&self) -> usize {
-        self.buffer.capacity()
-    }
-
-    /// True where the packed elements past a shorter K would leak into sums: an infinity meets a masked zero, or shares the
-    /// last byte of a column.
-    fn leaks(&self, k: usize, per_byte: usize) -> bool {
-        self.k > k && (!k.is_multiple_of(per_byte) || self.terms.is_none_or(|terms| terms.non_finite()))
-    }
-
-    /// The instructions flush subnormal numbers. Codes are at least 2^-16, so products of larger numbers than this stay above
-    /// 2^-102, and what is flushed below 2^-24 of the sum of magnitudes.
-    fn is_tiny(&self) -> bool {
-        let floats = matches!(
-            self.product,
-            Some(FewProduct {
-                order: Order::Floats { .. },
-                ..
-            })
-        );
-        !floats && self.terms.is_none_or(|terms| terms.least_exponent() < -86)
+        fits.then_some(FewProduct {
+            path,
+            layout,
+            bits,
+            planes,
+        })
     }
 }
 
@@ -373,9 +214,11 @@ pub fn multiply_few(
     let (rows, columns) = (left.valid_rows, right.valid_cols);
     let usable = packed.product == Some(*product) && (packed.rows, packed.k) == (rows, left.valid_cols);
     let ops = ops(product.path);
-    let kernels = match product.order {
-        Order::Floats { .. } => ops.few_floats.as_ref(),
-        _ => ops.few_terms.as_ref(),
+    let kernels = match product.layout {
+        Layout::Floats => ops.few_floats.as_ref(),
+        Layout::WideFloats => ops.few_wide.as_ref(),
+        Layout::Terms => ops.few_terms.as_ref(),
+        Layout::Tiles => ops.few_tiles.as_ref(),
     };
     let exact = !packed.is_tiny() && !packed.leaks(k, right.format.elements_per_byte());
     let (true, true, Some(kernels)) = (usable, exact, kernels) else {
@@ -386,7 +229,7 @@ pub fn multiply_few(
         return Ok(());
     }
     let right_columns = Columns::of(right, k);
-    let special = special_columns(product, kernels, right, &right_columns);
+    let special = special_columns(packed, product, kernels, right, &right_columns);
     if special.len() > columns / 8 {
         return skinny_columns(scratch, product.path, left, right, sums, stride, accumulate, 0..columns);
     }
@@ -430,7 +273,7 @@ fn run(
     for c in (0..columns.count).step_by(at_once) {
         for row in (0..packed.rows).step_by(kernels.rows) {
             let mut job = FewJob {
-                left: packed.buffer.as_ptr().wrapping_add(row * product.order.vector_bytes()),
+                left: packed.buffer.as_ptr().wrapping_add(row * product.layout.vector_bytes()),
                 left_rows: packed.rows,
                 rows: kernels.rows.min(packed.rows - row),
                 planes: product.planes,
@@ -457,12 +300,15 @@ fn run(
 
 /// Columns that the kernels cannot multiply exactly.
 fn special_columns(
+    packed: &FewLeft,
     product: &FewProduct,
     kernels: &FewKernels,
     right: &OperandView<'_>,
     columns: &Columns,
 ) -> Vec<usize> {
-    let infinities = right.format == ElementFormat::Fp8E5M2 && product.planes == 2;
+    // Infinities would meet the zeros of second terms, or lose their exponent to a scale that is folded in.
+    let infinities = right.format == ElementFormat::Fp8E5M2 && (product.planes == 2 || product.layout == Layout::Tiles);
+    let lowest = packed.lowest_code();
     if columns.scales.is_null() && !infinities {
         return Vec::new();
     }
@@ -471,7 +317,7 @@ fn special_columns(
             // SAFETY: the column is one of these.
             unsafe {
                 let (codes, count) = columns.codes(c, 0);
-                let scaled = !columns.scales.is_null() && (kernels.extreme_codes)(codes, count);
+                let scaled = !columns.scales.is_null() && (kernels.extreme_codes)(codes, count, lowest);
                 let infinite = infinities
                     && columns
                         .all_bytes(c)

@@ -21,6 +21,7 @@
 
 mod buffer;
 mod few;
+mod few_left;
 mod kernel;
 mod kind;
 pub(crate) mod model;
@@ -36,7 +37,8 @@ mod tests;
 
 use anymetal_formats::ElementFormat;
 
-pub use few::{FewLeft, FewProduct, multiply_few};
+pub use few::{FewProduct, multiply_few};
+pub use few_left::FewLeft;
 pub use kind::{Accumulation, Lane, Product};
 pub use pack::{PackedLeft, PackedRight};
 pub use path::{PATH_VARIABLE, TilePath, available_paths};

@@ -102,6 +102,24 @@ pub(crate) fn has_bf16_dots() -> bool {
     false
 }
 
+/// True where dot products of bf16 pairs multiply faster than `f32` does. On Intel's processors the instruction takes two
+/// cycles of one port (measured on one with AMX), `f32` two ports.
+pub(crate) fn has_fast_bf16_dots() -> bool {
+    #[cfg(target_arch = "x86_64")]
+    return has_bf16_dots() && !is_intel();
+    #[cfg(not(target_arch = "x86_64"))]
+    false
+}
+
+#[cfg(target_arch = "x86_64")]
+fn is_intel() -> bool {
+    // In newer standard libraries this is a safe function.
+    #[allow(unused_unsafe)]
+    // SAFETY: every x86-64 processor has CPUID.
+    let vendor = unsafe { std::arch::x86_64::__cpuid(0) };
+    [vendor.ebx, vendor.edx, vendor.ecx].map(u32::to_le_bytes).concat() == b"GenuineIntel"
+}
+
 /// True where the [`Avx512`](TilePath::Avx512) path has dot products of 8-bit integers.
 pub(crate) fn has_int8_dots() -> bool {
     #[cfg(target_arch = "x86_64")]

@@ -5,7 +5,8 @@ use std::ops::Range;
 use anymetal_formats::ElementFormat;
 
 use super::buffer::AlignedBuffer;
-use super::few::{FewLeft, FewProduct, matmul_few};
+use super::few::{FewProduct, matmul_few};
+use super::few_left::FewLeft;
 use super::kernel::{Dots, Ops, Strip, ops};
 use super::kind::{Accumulation, Blocking, Lane, Product, panel_width};
 use super::pack::{LeftLayout, PackedLeft, PackedRight, RightLayout};
@@ -22,6 +23,8 @@ pub struct Scratch {
     pub(super) few: FewLeft,
     /// One row, or a few, before they take their final form.
     pub(super) row: AlignedBuffer,
+    /// The same in bf16 terms.
+    pub(super) terms: AlignedBuffer,
     /// A panel before it is transposed or interleaved.
     pub(super) stage: AlignedBuffer,
     /// A part with dense columns before it is transposed.

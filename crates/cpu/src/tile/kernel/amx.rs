@@ -203,7 +203,7 @@ pub(crate) unsafe fn int8(operands: &Operands, signed: (bool, bool), c: *mut i32
 ///
 /// # Safety
 /// The machine must have AMX.
-unsafe fn configure() {
+pub(super) unsafe fn configure() {
     // SAFETY: CONFIG is a valid configuration.
     unsafe {
         asm!("ldtilecfg [{}]", in(reg) &raw const CONFIG, options(nostack, readonly, preserves_flags));
@@ -214,7 +214,7 @@ unsafe fn configure() {
 ///
 /// # Safety
 /// The machine must have AMX.
-unsafe fn release() {
+pub(super) unsafe fn release() {
     // SAFETY: no operands.
     unsafe { asm!("tilerelease", options(nostack, nomem, preserves_flags)) };
 }

@@ -44,6 +44,8 @@ pub(super) const OPS_TABLE: Ops = Ops {
     dots_of_groups: None,
     fp8_to_bf16: None,
     few_terms: None,
+    few_wide: None,
+    few_tiles: None,
     few_floats: Some(super::avx2_few::FEW),
 };
 

@@ -362,11 +362,11 @@ unsafe fn add_up<const COUNT: usize>(sums: [__m256; COUNT]) -> __m256 {
     }
 }
 
-/// True where one of the codes is less than 32 or more than 238.
+/// True where one of the codes is less than the lowest or more than 238.
 #[target_feature(enable = "avx2,fma,f16c")]
-unsafe fn extreme_codes(codes: *const u8, count: usize) -> bool {
+unsafe fn extreme_codes(codes: *const u8, count: usize, lowest: u8) -> bool {
     // SAFETY: the caller vouches for `count` codes.
     let codes = unsafe { std::slice::from_raw_parts(codes, count) };
-    let largest = codes.iter().fold(0, |most, &code| most.max(code.wrapping_sub(32)));
-    largest > 206
+    let largest = codes.iter().fold(0, |most, &code| most.max(code.wrapping_sub(lowest)));
+    lowest > 238 || largest > 238 - lowest
 }

@@ -3,7 +3,7 @@
 
 use std::arch::x86_64::*;
 
-use super::{Ops, Terms, avx2, avx512_dot, avx512_few, avx512_pack, portable};
+use super::{Ops, Terms, amx_few, avx2, avx512_dot, avx512_few, avx512_few_wide, avx512_pack, portable};
 
 pub(super) static OPS: Ops = Ops {
     copy_bf16: avx512_pack::copy_bf16,
@@ -17,6 +17,8 @@ pub(super) static OPS: Ops = Ops {
     round_bf16,
     dots_of_groups: Some(avx512_dot::DOTS),
     few_terms: Some(avx512_few::FEW),
+    few_wide: Some(avx512_few_wide::FEW),
+    few_tiles: Some(amx_few::FEW),
     ..avx2::OPS_TABLE
 };
 

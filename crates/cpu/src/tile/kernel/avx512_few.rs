@@ -153,7 +153,7 @@ few!(fp8, fp8_tile, vectors 2, lanes 8, |table, chunk, j| {
 /// right by one then is the power of two.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw")]
-unsafe fn scale_places(lanes: usize) -> __m512i {
+pub(super) unsafe fn scale_places(lanes: usize) -> __m512i {
     let mut places = [0x80u8; 64];
     for lane in 0..16 {
         places[4 * lane + 3] = (lane / lanes) as u8;
@@ -168,7 +168,7 @@ unsafe fn scale_places(lanes: usize) -> __m512i {
 /// The column must be one of these with scales, `q` within its bytes.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw")]
-unsafe fn codes_of(right: &Columns, column: usize, q: usize, per_chunk: usize) -> __m512i {
+pub(super) unsafe fn codes_of(right: &Columns, column: usize, q: usize, per_chunk: usize) -> __m512i {
     let (codes, left) = right.codes(column, q * per_chunk);
     // SAFETY: `left` codes are readable.
     unsafe {
@@ -184,16 +184,17 @@ unsafe fn codes_of(right: &Columns, column: usize, q: usize, per_chunk: usize) -
     }
 }
 
-/// True where one of the codes is 0 or more than 238.
+/// True where one of the codes is less than the lowest or more than 238.
 #[target_feature(enable = "avx512f,avx512bw")]
-unsafe fn extreme_codes(codes: *const u8, count: usize) -> bool {
+pub(super) unsafe fn extreme_codes(codes: *const u8, count: usize, lowest: u8) -> bool {
     let mut extreme = 0;
+    let most = _mm512_set1_epi8(238u8.saturating_sub(lowest) as i8);
     for i in (0..count).step_by(64) {
         let mask = u64::MAX >> (64 - (count - i).min(64));
         // SAFETY: the caller vouches for `count` codes.
         let codes = unsafe { _mm512_maskz_loadu_epi8(mask, codes.add(i).cast()) };
-        let codes = _mm512_sub_epi8(codes, _mm512_set1_epi8(1));
-        extreme |= _mm512_mask_cmpgt_epu8_mask(mask, codes, _mm512_set1_epi8(237u8 as i8));
+        let codes = _mm512_sub_epi8(codes, _mm512_set1_epi8(lowest as i8));
+        extreme |= _mm512_mask_cmpgt_epu8_mask(mask, codes, most);
     }
-    extreme != 0
+    lowest > 238 || extreme != 0
 }

@@ -8,6 +8,8 @@ mod portable;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod amx;
 #[cfg(target_arch = "x86_64")]
+mod amx_few;
+#[cfg(target_arch = "x86_64")]
 mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx2_few;
@@ -19,6 +21,10 @@ mod avx512;
 mod avx512_dot;
 #[cfg(target_arch = "x86_64")]
 mod avx512_few;
+#[cfg(target_arch = "x86_64")]
+mod avx512_few_panel;
+#[cfg(target_arch = "x86_64")]
+mod avx512_few_wide;
 #[cfg(target_arch = "x86_64")]
 mod avx512_pack;
 
@@ -171,8 +177,12 @@ pub(crate) struct Ops {
     /// Products of few rows by quantised columns, with a left operand of bf16 terms. The caller asks the path for the
     /// instructions ([`has_few_rows`](super::path::has_few_rows)).
     pub few_terms: Option<FewKernels>,
-    /// The same with a left operand of `f32`.
+    /// The same with a left operand of `f32` in vectors of 8.
     pub few_floats: Option<FewKernels>,
+    /// The same in vectors of 16; for the instructions ask as for `few_terms`.
+    pub few_wide: Option<FewKernels>,
+    /// The same with bf16 terms in tiles, for the path that has them.
+    pub few_tiles: Option<FewKernels>,
 }
 
 /// A [`Strip`] of 8-bit integers whose sums start from given numbers, one for each column of the panel.
@@ -246,8 +256,8 @@ pub(crate) struct FewKernels {
     pub e5m2: unsafe fn(&mut FewJob<'_>),
     /// Rows that a kernel takes at most.
     pub rows: usize,
-    /// Whether one of so many scale codes is 0 or more than 238.
-    pub extreme_codes: unsafe fn(*const u8, usize) -> bool,
+    /// Whether one of so many scale codes is less than the one given or more than 238.
+    pub extreme_codes: unsafe fn(*const u8, usize, u8) -> bool,
 }
 
 /// The table of a path. The caller has checked that the machine has it.
