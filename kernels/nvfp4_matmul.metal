@@ -75,11 +75,7 @@ template <typename T>
     x += long(tgid.y) * size.k;
     float sums[ROWS] = {};
     for (int run = int(lane); run < size.k / 16; run += 32) {
-        float values[16];
-#pragma unroll
-        for (int i = 0; i < 16; i++) {
-            values[i] = float(x[16 * run + i]);
-        }
+        const vec<float, 16> values(*reinterpret_cast<device const vec<T, 16>*>(x + 16 * run));
 #pragma unroll
         for (int row = 0; row < ROWS; row++) {
             const int n = min(row0 + row, size.n - 1);

@@ -37,8 +37,9 @@ const fn case(name: &'static str, file: &'static str, kernel: &'static str, byte
     }
 }
 
-/// One row by 4096 × 4096 weights, over at least 1 GiB of them before the first ones come again; and 16 rows through a tile.
-pub fn custom(seconds: f64) -> Result<()> {
+/// One row by 4096 × 4096 weights, over at least 1 GiB of them before the first ones come again; and 16 rows through a tile. Only names
+/// and shapes that contain `wanted` are measured.
+pub fn custom(seconds: f64, wanted: &str) -> Result<()> {
     let device = Device::system_default();
     let (weights, rate) = packed_weights(&device)?;
     let y = device.new_buffer(16 * N * 4)?;
@@ -58,6 +59,10 @@ pub fn custom(seconds: f64) -> Result<()> {
         (16, case("q4_k", "gguf_matmul.metal", "q4_k_tile", Q4_K, 0)),
         (16, case("nvfp4", "nvfp4_matmul.metal", "nvfp4_tile", E2M1, E4M3)),
     ] {
+        let (name, shape) = (format!("custom_{}", case.name), format!("{rows}x{N}x{N}"));
+        if !format!("{name} {shape}").contains(wanted) {
+            continue;
+        }
         let kernel = pipeline(&device, case.file, &format!("{}_f16", case.kernel))?;
         let read = case.bytes + case.scales;
         let matrices = WEIGHTS / read;
@@ -88,7 +93,6 @@ pub fn custom(seconds: f64) -> Result<()> {
             encoder.run()?;
             Ok(())
         })?;
-        let (name, shape) = (format!("custom_{}", case.name), format!("{rows}x{N}x{N}"));
         report(&name, &shape, times);
         report_peer(
             &name,

@@ -3,8 +3,9 @@
 //! ```text
 //! anymetal-bench [--only NAME[,NAME]] [--shape TEXT] [--minilm FOLDER] [--seconds S] [--device cuda]
 //! ```
-//! `--shape` keeps the attention measurements whose name and shape (as in "attention_f32 8x1024x64") contain the text; on a GPU it
-//! does so for all. `--device cuda` measures other sizes, in device time: see `gpu.rs`.
+//! `--shape` keeps the measurements of attention and of weights decoded in kernels whose name and shape (as in
+//! "attention_f32 8x1024x64") contain the text; on a GPU it does so for all. `--device cuda` measures other sizes, in device time: see
+//! `gpu.rs`.
 //! Keys: name, shape, peer (null: ours), unit ("ms"), min, median, runs, path. The names are those of
 //! `tools/bench_peers.py`, whose method this repeats: two calls to warm up, then at least three and until the seconds are
 //! over. Data is random; run from the root of the repository.
@@ -93,7 +94,7 @@ fn run(options: &Options) -> Result<()> {
             "matmul" => products::matmul(options.seconds)?,
             "mxfp8" => products::mxfp8(options.seconds)?,
             "linear" => products::linear(options.seconds)?,
-            "custom" => custom::custom(options.seconds)?,
+            "custom" => custom::custom(options.seconds, &options.shape)?,
             "attention" => lanes::attention(options.seconds, &options.shape)?,
             "softmax" => lanes::softmax(options.seconds)?,
             "transpose" => lanes::transpose(options.seconds)?,

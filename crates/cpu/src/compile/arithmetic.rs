@@ -178,6 +178,24 @@ impl Lower<'_> {
         self.push(Inst::Op1 { f, out, a });
     }
 
+    /// Lets the register of an operand stand for a result of the same bits, its only use. False where it has to be copied: a local's
+    /// register may change.
+    pub(super) fn same_bits(&mut self, result: ValueId, operand: ValueId) -> Result<bool, CompileError> {
+        if self.watch.is_some() || self.positions.uses(operand) != 1 {
+            return Ok(false);
+        }
+        let reg = self.value(operand)?;
+        let known = self.vregs[reg.at as usize];
+        let same = !known.permanent
+            && known.in_map == (self.map != 0)
+            && known.class == self.classes.values[result.index()]
+            && known.class != Class::Uniform;
+        if same {
+            self.bind(result, reg);
+        }
+        Ok(same)
+    }
+
     pub(super) fn conversion(
         &mut self,
         result: ValueId,

@@ -1,25 +1,32 @@
 //! Chains of multiply-adds with codes cut out of words become one instruction ([`crate::lanes::dot`]).
 //!
-//! The parts of a code, `float((word >> shift) & mask)`, are not lowered where they stand but where they are used; a
-//! multiply-add that uses one begins a chain, or goes on with the chain that its sum is. What anything else asks for is lowered
+//! The parts of a code, `float((word >> shift) & mask)` or the decoding of four bits, are not lowered where they stand but where they are
+//! used; a multiply-add that uses one begins a chain, or goes on with the chain that its sum is. What anything else asks for is lowered
 //! then. A local's register may stand for a value read before, so nothing waits across a set or past the end of a block.
+//!
+//! Bytes that lie in whole words are loaded as words, and cut out of them too. A half cut out of a word is widened in one instruction.
 
 use std::collections::HashMap;
 
-use anymetal_ir::{BinaryOp, Inst as IrInst, Op, Scalar, ValueId};
+use anymetal_formats::ElementFormat;
+use anymetal_ir::{AddressSpace, BinaryOp, Inst as IrInst, Op, Scalar, Type, ValueId};
 
 use super::classify::Class;
 use super::lower::Lower;
-use super::program::{DotTerm, Inst, Reg};
+use super::program::{Access, DotTerm, Inst, Reg};
 use crate::fault::CompileError;
-use crate::lanes::dot;
+use crate::lanes::dot::{self, Code};
+use crate::lanes::{convert, int};
 
 /// What waits for its use.
 #[derive(Default)]
 pub(super) struct Waiting<'k> {
     /// Parts of codes, each used once.
     codes: HashMap<ValueId, &'k IrInst>,
+    /// Products with a code, each used once, which a chain may begin with.
+    starts: HashMap<ValueId, &'k IrInst>,
     chains: HashMap<ValueId, Chain>,
+    bytes: HashMap<ValueId, Byte>,
 }
 
 struct Chain {
@@ -28,39 +35,86 @@ struct Chain {
     location: anymetal_ir::LocationId,
 }
 
-/// Bits cut out of a word.
+/// A byte of a word that was loaded.
+struct Byte {
+    word: Reg,
+    shift: u32,
+    /// Uses that have not been cut out of the word.
+    left: u32,
+}
+
+/// A 32-bit word.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Word {
+    Value(ValueId),
+    Register(Reg),
+}
+
+/// Bits cut out of a word: `(word >> shift) & mask`.
+#[derive(Clone, Copy)]
 struct Cut {
-    word: ValueId,
+    word: Word,
     shift: u32,
     mask: u32,
+}
+
+/// A product with a code that waits.
+#[derive(Clone, Copy)]
+struct Step {
+    of: ValueId,
+    x: ValueId,
+    cut: Cut,
+    code: Code,
 }
 
 impl<'k> Lower<'k> {
     /// Takes an instruction that can wait. True if it did.
     pub(super) fn wait(&mut self, inst: &'k IrInst) -> Result<bool, CompileError> {
         let result = inst.first;
-        let varies = |lower: &Self| lower.classes.values[result.index()] == Class::Plain;
+        let varies = inst.count > 0 && self.classes.values[result.index()] == Class::Plain;
+        if !varies {
+            return Ok(false);
+        }
+        let once = self.positions.uses(result) == 1;
         match &inst.op {
             Op::Binary {
                 op: BinaryOp::Shr | BinaryOp::And,
                 lhs,
                 rhs,
                 ..
-            } if varies(self)
-                && self.positions.uses(result) == 1
-                && matches!(self.scalar(*lhs), Scalar::U32 | Scalar::I32)
-                && self.known(*rhs).is_some() =>
-            {
-                self.waiting.codes.insert(result, inst);
-                Ok(true)
+            } if once && self.known(*rhs).is_some() => {
+                let word = matches!(self.scalar(*lhs), Scalar::U32 | Scalar::I32);
+                Ok(word && self.codes_with(inst) || self.cuts_with(inst))
             }
             Op::Convert {
                 operand,
-                to: Scalar::F32,
+                to,
+                saturate: false,
+            } if once => match to {
+                Scalar::F32 if self.scalar(*operand) == Scalar::F16 => self.half_of_word(result, *operand),
+                Scalar::F32 => Ok(self.cut(*operand).is_some() && self.codes_with(inst)),
+                Scalar::U8 | Scalar::U16 | Scalar::U32 | Scalar::I32 => Ok(self.cuts_with(inst)),
+                _ => Ok(false),
+            },
+            Op::Bitcast {
+                operand,
+                to: Type::Scalar(Scalar::F16),
+            } if once => Ok(self.cut(*operand).is_some_and(|cut| cut.mask == 0xffff) && self.codes_with(inst)),
+            Op::Decode {
+                operand,
+                format: ElementFormat::Fp4E2M1,
+            } if once => Ok(self.cut(*operand).is_some_and(|cut| cut.mask == 15) && self.codes_with(inst)),
+            Op::Binary {
+                op: BinaryOp::Mul,
+                lhs,
+                rhs,
                 ..
-            } if varies(self) && self.positions.uses(result) == 1 && self.cut(*operand).is_some() => {
-                self.waiting.codes.insert(result, inst);
-                Ok(true)
+            } if once && self.scalar(*lhs) == Scalar::F32 => {
+                let product = self.code(*lhs).is_some() || self.code(*rhs).is_some();
+                if product {
+                    self.waiting.starts.insert(result, inst);
+                }
+                Ok(product)
             }
             Op::Ternary {
                 op: anymetal_ir::TernaryOp::Fma,
@@ -68,47 +122,164 @@ impl<'k> Lower<'k> {
                 b,
                 c,
                 ..
-            } if varies(self) && self.scalar(*a) == Scalar::F32 => {
-                let (a, b, c) = (*a, *b, *c);
-                let (code, x) = match (self.code(a), self.code(b)) {
-                    (_, Some(cut)) => (cut, a),
-                    (Some(cut), None) => (cut, b),
-                    (None, None) => return Ok(false),
-                };
-                for value in [a, b].into_iter().filter(|&value| value != x) {
-                    self.drop_code(value);
-                }
-                let term = DotTerm {
-                    word: self.value(code.word)?,
-                    x: self.value(x)?,
-                    shift: code.shift,
-                    mask: code.mask,
-                };
-                let room = |chain: &Chain| chain.terms.len() < dot::MAX_TERMS;
-                let going_on = if self.positions.uses(c) == 1 && self.waiting.chains.get(&c).is_some_and(room) {
-                    self.waiting.chains.remove(&c)
-                } else {
-                    None
-                };
-                let mut chain = match going_on {
-                    Some(chain) => chain,
-                    None => Chain {
-                        sum: self.value(c)?,
-                        terms: Vec::new(),
-                        location: inst.location,
-                    },
-                };
-                chain.terms.push(term);
-                self.waiting.chains.insert(result, chain);
-                Ok(true)
-            }
+            } if self.scalar(*a) == Scalar::F32 => self.wait_for_chain(inst, *a, *b, *c),
+            Op::Load {
+                pointer,
+                ty: Type::Scalar(Scalar::U8),
+                count,
+                align,
+            } => self.load_as_words(inst, *pointer, *count, *align),
             _ => Ok(false),
         }
     }
 
+    /// A multiply-add that goes on with a chain, or begins one.
+    fn wait_for_chain(&mut self, inst: &'k IrInst, a: ValueId, b: ValueId, c: ValueId) -> Result<bool, CompileError> {
+        let Some(step) = self.step(a, b) else { return Ok(false) };
+        let last_use = self.positions.uses(c) == 1;
+        let room = |chain: &Chain| chain.terms.len() < dot::MAX_TERMS;
+        let chain = if last_use && self.waiting.chains.get(&c).is_some_and(room) {
+            self.waiting.chains.remove(&c)
+        } else {
+            None
+        };
+        let first = match self.waiting.starts.get(&c) {
+            Some(IrInst {
+                op: Op::Binary { lhs, rhs, .. },
+                location,
+                ..
+            }) if last_use => self.step(*lhs, *rhs).map(|first| (first, *location)),
+            _ => None,
+        };
+        let mut chain = match (chain, first) {
+            (Some(chain), _) => chain,
+            (None, Some((first, location))) => {
+                self.waiting.starts.remove(&c);
+                // x · code + (−0) is x · code, its sign included.
+                let sum = self.constant(4, u64::from((-0f32).to_bits()));
+                Chain {
+                    sum,
+                    terms: vec![self.term(first)?],
+                    location,
+                }
+            }
+            (None, None) => Chain {
+                sum: self.value(c)?,
+                terms: Vec::new(),
+                location: inst.location,
+            },
+        };
+        let term = self.term(step)?;
+        chain.terms.push(term);
+        self.waiting.chains.insert(inst.first, chain);
+        Ok(true)
+    }
+
+    /// The product of two values, of which one is a waiting code.
+    fn step(&self, a: ValueId, b: ValueId) -> Option<Step> {
+        let (of, x, (cut, code)) = match (self.code(a), self.code(b)) {
+            (_, Some(code)) => (b, a, code),
+            (Some(code), None) => (a, b, code),
+            (None, None) => return None,
+        };
+        Some(Step { of, x, cut, code })
+    }
+
+    fn term(&mut self, Step { of, x, cut, code }: Step) -> Result<DotTerm, CompileError> {
+        self.drop_code(of, cut.word);
+        Ok(DotTerm {
+            word: self.word(cut.word)?,
+            x: self.value(x)?,
+            shift: cut.shift,
+            mask: cut.mask,
+            code,
+        })
+    }
+
+    fn word(&mut self, word: Word) -> Result<Reg, CompileError> {
+        match word {
+            Word::Value(value) => self.value(value),
+            Word::Register(reg) => Ok(reg),
+        }
+    }
+
+    /// Lets an instruction wait.
+    fn codes_with(&mut self, inst: &'k IrInst) -> bool {
+        self.waiting.codes.insert(inst.first, inst);
+        true
+    }
+
+    /// Lets an instruction wait if it cuts bits out of a word.
+    fn cuts_with(&mut self, inst: &'k IrInst) -> bool {
+        self.waiting.codes.insert(inst.first, inst);
+        let cuts = self.cut(inst.first).is_some();
+        if !cuts {
+            self.waiting.codes.remove(&inst.first);
+        }
+        cuts
+    }
+
+    /// Widens the lower or upper half of a word in one instruction. True if `operand` is one.
+    fn half_of_word(&mut self, result: ValueId, operand: ValueId) -> Result<bool, CompileError> {
+        let Some(Op::Bitcast { operand: bits, .. }) = self.waiting.codes.get(&operand).map(|inst| &inst.op) else {
+            return Ok(false);
+        };
+        let Some(cut) = self.cut(*bits) else {
+            return Ok(false);
+        };
+        let Some(f) = convert::half_of_word(cut.shift, self.isa) else {
+            return Ok(false);
+        };
+        self.drop_code(operand, cut.word);
+        let a = self.word(cut.word)?;
+        let out = self.define(result);
+        self.push(Inst::Op1 { f, out, a });
+        Ok(true)
+    }
+
+    /// Loads bytes as words, of which they are cut out. False where that is not the same: a thread's own memory lies byte by byte.
+    fn load_as_words(
+        &mut self,
+        inst: &'k IrInst,
+        pointer: ValueId,
+        count: u32,
+        align: u32,
+    ) -> Result<bool, CompileError> {
+        let space = self.kernel.ty(pointer);
+        if count == 0 || !count.is_multiple_of(4) || self.watch.is_some() || self.map != 0 {
+            return Ok(false);
+        }
+        if !matches!(space, Type::Pointer(space) if space != AddressSpace::Thread) {
+            return Ok(false);
+        }
+        let pointer = self.value(pointer)?;
+        let words: Vec<Reg> = (0..count / 4).map(|_| self.register(4, Class::Plain, false)).collect();
+        for i in 0..count {
+            let value = ValueId(inst.first.0 + i);
+            let byte = Byte {
+                word: words[i as usize / 4],
+                shift: i % 4 * 8,
+                left: self.positions.uses(value),
+            };
+            if byte.left > 0 {
+                self.waiting.bytes.insert(value, byte);
+            }
+        }
+        self.push(Inst::Load(Box::new(Access {
+            pointer,
+            values: words,
+            size: 4,
+            boolean: false,
+            align,
+            predicate: None,
+        })));
+        Ok(true)
+    }
+
     /// Lowers a value that waits, if it does.
     pub(super) fn force(&mut self, value: ValueId) -> Result<(), CompileError> {
-        if let Some(inst) = self.waiting.codes.remove(&value) {
+        let inst = self.waiting.codes.remove(&value);
+        if let Some(inst) = inst.or_else(|| self.waiting.starts.remove(&value)) {
             let location = self.location;
             self.lower_now(inst)?;
             self.location = location;
@@ -123,22 +294,38 @@ impl<'k> Lower<'k> {
                 terms: chain.terms,
             });
             self.location = location;
+        } else if let Some(byte) = self.waiting.bytes.remove(&value) {
+            let mut word = byte.word;
+            if byte.shift > 0 {
+                let by = self.constant(4, u64::from(byte.shift));
+                let f = int::binary(BinaryOp::Shr, Scalar::U32, self.isa)
+                    .ok_or_else(|| self.malformed("a shift of a word"))?;
+                word = self.register(4, Class::Plain, false);
+                self.push(Inst::Op2 {
+                    f,
+                    out: word,
+                    a: byte.word,
+                    b: by,
+                });
+            }
+            let out = self.define(value);
+            let f = convert::convert(Scalar::U32, Scalar::U8, self.isa);
+            self.push(Inst::Op1 { f, out, a: word });
         }
         Ok(())
     }
 
     /// Lowers all that waits, in the order of the source.
     pub(super) fn force_all(&mut self) -> Result<(), CompileError> {
-        if self.waiting.codes.is_empty() && self.waiting.chains.is_empty() {
-            return Ok(());
-        }
-        let mut values: Vec<ValueId> = self
-            .waiting
-            .codes
-            .keys()
-            .chain(self.waiting.chains.keys())
-            .copied()
-            .collect();
+        let waiting = &self.waiting;
+        let mut values: Vec<ValueId> = waiting.codes.keys().copied().collect();
+        values.extend(
+            waiting
+                .starts
+                .keys()
+                .chain(waiting.chains.keys())
+                .chain(waiting.bytes.keys()),
+        );
         values.sort_by_key(|value| value.0);
         values.into_iter().try_for_each(|value| self.force(value))
     }
@@ -148,88 +335,136 @@ impl<'k> Lower<'k> {
         self.as_constant(reg)
     }
 
-    /// The bits that a waiting shift or mask cuts out, if as a number they are below 2³¹.
+    /// The bits that a waiting instruction cuts out of a word, if as a number they are below 2³¹.
     fn cut(&self, value: ValueId) -> Option<Cut> {
-        let Op::Binary { op, lhs, rhs, .. } = &self.waiting.codes.get(&value)?.op else {
-            return None;
-        };
-        let (lhs, bits) = (*lhs, self.known(*rhs)? as u32);
-        if *op == BinaryOp::Shr {
-            let logical = self.scalar(lhs) == Scalar::U32;
-            let shift = bits % 32;
-            return (logical && shift > 0).then_some(Cut {
-                word: lhs,
-                shift,
-                mask: u32::MAX >> shift,
+        if let Some(byte) = self.waiting.bytes.get(&value) {
+            return Some(Cut {
+                word: Word::Register(byte.word),
+                shift: byte.shift,
+                mask: 0xff,
             });
         }
-        if bits > i32::MAX as u32 {
-            return None;
-        }
-        let shifted = self.waiting.codes.get(&lhs).and_then(|inst| match &inst.op {
+        let masked = |cut: Cut, mask: u32| Cut {
+            mask: cut.mask & mask,
+            ..cut
+        };
+        match &self.waiting.codes.get(&value)?.op {
             Op::Binary {
                 op: BinaryOp::Shr,
-                lhs: word,
+                lhs,
                 rhs,
                 ..
             } => {
-                let shift = self.known(*rhs)? as u32 % 32;
+                let ty = self.scalar(*lhs);
+                let by = self.known(*rhs)? as u32 % ty.bits();
+                if let Some(cut) = self.cut(*lhs) {
+                    // Bits that stay clear of the type's sign.
+                    let positive = !ty.is_signed() || cut.mask < 1 << (ty.bits() - 1);
+                    return (positive && cut.shift + by < 32).then_some(Cut {
+                        word: cut.word,
+                        shift: cut.shift + by,
+                        mask: cut.mask >> by,
+                    });
+                }
+                (ty == Scalar::U32 && by > 0).then_some(Cut {
+                    word: Word::Value(*lhs),
+                    shift: by,
+                    mask: u32::MAX >> by,
+                })
+            }
+            Op::Binary {
+                op: BinaryOp::And,
+                lhs,
+                rhs,
+                ..
+            } => {
+                let bits = self.known(*rhs)? as u32;
+                if bits > i32::MAX as u32 {
+                    return None;
+                }
+                if let Some(cut) = self.cut(*lhs) {
+                    return Some(masked(cut, bits));
+                }
                 // An arithmetic shift differs above the bits that came from the word.
-                let logical = self.scalar(*word) == Scalar::U32 || bits <= u32::MAX >> shift;
-                logical.then_some(Cut {
-                    word: *word,
-                    shift,
+                if let Some(Op::Binary {
+                    op: BinaryOp::Shr,
+                    lhs: word,
+                    rhs,
+                    ..
+                }) = self.waiting.codes.get(lhs).map(|inst| &inst.op)
+                    && self.scalar(*word) == Scalar::I32
+                {
+                    let shift = self.known(*rhs)? as u32 % 32;
+                    if bits <= u32::MAX >> shift {
+                        return Some(Cut {
+                            word: Word::Value(*word),
+                            shift,
+                            mask: bits,
+                        });
+                    }
+                }
+                matches!(self.scalar(*lhs), Scalar::U32 | Scalar::I32).then_some(Cut {
+                    word: Word::Value(*lhs),
+                    shift: 0,
                     mask: bits,
                 })
             }
-            _ => None,
-        });
-        Some(shifted.unwrap_or(Cut {
-            word: lhs,
-            shift: 0,
-            mask: bits,
-        }))
-    }
-
-    /// The bits behind a waiting conversion to `float`.
-    fn code(&self, value: ValueId) -> Option<Cut> {
-        match &self.waiting.codes.get(&value)?.op {
-            Op::Convert { operand, .. } => self.cut(*operand),
+            Op::Convert { operand, to, .. } => {
+                let most = match to {
+                    Scalar::U8 => 0xff,
+                    Scalar::U16 => 0xffff,
+                    Scalar::U32 | Scalar::I32 => i32::MAX as u32,
+                    _ => return None,
+                };
+                let from = self.scalar(*operand);
+                match self.cut(*operand) {
+                    // Bits that the operand's type does not take for a sign.
+                    Some(cut) => (!from.is_signed() || cut.mask < 1 << (from.bits() - 1)).then_some(masked(cut, most)),
+                    None => (to.bits() < 32 && matches!(from, Scalar::U32 | Scalar::I32)).then_some(Cut {
+                        word: Word::Value(*operand),
+                        shift: 0,
+                        mask: most,
+                    }),
+                }
+            }
             _ => None,
         }
     }
 
-    /// Forgets the parts of a code that a chain took over.
-    fn drop_code(&mut self, value: ValueId) {
+    /// The bits behind a waiting number, and what they are a code of.
+    fn code(&self, value: ValueId) -> Option<(Cut, Code)> {
+        match &self.waiting.codes.get(&value)?.op {
+            Op::Convert {
+                operand,
+                to: Scalar::F32,
+                ..
+            } => self.cut(*operand).map(|cut| (cut, Code::Integer)),
+            Op::Decode { operand, .. } => self.cut(*operand).map(|cut| (cut, Code::E2m1)),
+            _ => None,
+        }
+    }
+
+    /// Forgets the parts of a code that was cut out of `word`.
+    fn drop_code(&mut self, value: ValueId, word: Word) {
+        if let Some(byte) = self.waiting.bytes.get_mut(&value) {
+            byte.left -= 1;
+            if byte.left == 0 {
+                self.waiting.bytes.remove(&value);
+            }
+            return;
+        }
+        if word == Word::Value(value) {
+            return;
+        }
         let Some(inst) = self.waiting.codes.remove(&value) else {
             return;
         };
         match &inst.op {
-            Op::Convert { operand, .. } => self.drop_code(*operand),
-            Op::Binary {
-                op: BinaryOp::And, lhs, ..
-            } if matches!(
-                self.waiting.codes.get(lhs).map(|inst| &inst.op),
-                Some(Op::Binary { op: BinaryOp::Shr, .. })
-            ) && self.takes_shift(inst) =>
-            {
-                self.drop_code(*lhs);
+            Op::Convert { operand, .. } | Op::Decode { operand, .. } | Op::Bitcast { operand, .. } => {
+                self.drop_code(*operand, word);
             }
+            Op::Binary { lhs, .. } => self.drop_code(*lhs, word),
             _ => {}
         }
-    }
-
-    /// Does the cut of a mask include the shift below it?
-    fn takes_shift(&self, inst: &IrInst) -> bool {
-        let Op::Binary { lhs, rhs, .. } = &inst.op else {
-            return false;
-        };
-        let Some(Op::Binary { lhs: word, rhs: by, .. }) = self.waiting.codes.get(lhs).map(|inst| &inst.op) else {
-            return false;
-        };
-        let (Some(mask), Some(shift)) = (self.known(*rhs), self.known(*by)) else {
-            return false;
-        };
-        self.scalar(*word) == Scalar::U32 || mask as u32 <= u32::MAX >> (shift as u32 % 32)
     }
 }

@@ -366,6 +366,10 @@ impl<'k> Lower<'k> {
             }
             Op::Convert { operand, to, saturate } => {
                 let from = self.scalar(*operand);
+                let whole = from.is_integer() && to.is_integer() && from.size() == to.size();
+                if whole && !*saturate && self.same_bits(result, *operand)? {
+                    return Ok(());
+                }
                 let f = if *saturate {
                     convert::convert_saturating(from, *to, self.isa)
                 } else {
@@ -378,6 +382,9 @@ impl<'k> Lower<'k> {
                 let to = to.scalar().unwrap_or(Scalar::U64);
                 if from.size() != to.size() {
                     return Err(self.malformed(format!("a bitcast of {from} to {to}")));
+                }
+                if self.same_bits(result, *operand)? {
+                    return Ok(());
                 }
                 let f = convert::copy(to.size(), self.isa);
                 // Same-width conversion of integers is the identity on bits.

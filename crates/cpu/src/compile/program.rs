@@ -12,7 +12,7 @@ use anymetal_ir::{
 
 use crate::fault::AccessKind;
 use crate::lanes::convert::BlendFn;
-use crate::lanes::dot::DotFn;
+use crate::lanes::dot::{Code, DotFn};
 use crate::lanes::{Fn1, Fn2, Fn3};
 
 /// A register. Before allocation `at` is the number of a virtual register.
@@ -165,13 +165,14 @@ pub(crate) struct Access {
     pub predicate: Option<Reg>,
 }
 
-/// A step of [`Inst::Dot`]: `x · ((word >> shift) & mask)`.
+/// A step of [`Inst::Dot`]: `x` times the number whose code is `(word >> shift) & mask`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct DotTerm {
     pub word: Reg,
     pub x: Reg,
     pub shift: u32,
     pub mask: u32,
+    pub code: Code,
 }
 
 /// A lane operation by the number of its operands.

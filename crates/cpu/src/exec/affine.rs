@@ -150,12 +150,11 @@ fn known(value: Value) -> Known {
 
 impl LaneState {
     /// Columns and rows of the rectangle that the live lanes lie in: one row for lines.
+    #[inline(always)]
     pub(super) fn rectangle(&self, planar: bool) -> (usize, usize) {
-        let live = self.live.max(1);
-        if planar {
-            (live.min(self.width), live.div_ceil(self.width))
-        } else {
-            (live, 1)
+        match planar {
+            true => self.rectangle,
+            false => (self.live.max(1), 1),
         }
     }
 }

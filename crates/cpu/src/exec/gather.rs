@@ -47,6 +47,39 @@ pub(super) unsafe fn four_words(to: [*mut u32; 4], count: usize, from: impl Fn(u
     }
 }
 
+/// Reads two consecutive 32-bit words from an address of each lane, as [`four_words`] does four.
+///
+/// # Safety
+/// Eight bytes at `from(lane)` must be readable for each `lane < count`, and `count` words writable at each of `to`.
+#[inline(always)]
+pub(super) unsafe fn two_words(to: [*mut u32; 2], count: usize, from: impl Fn(usize) -> *const u8) {
+    let mut lane = 0;
+    #[cfg(target_arch = "x86_64")]
+    {
+        use std::arch::x86_64::*;
+        while lane + 4 <= count {
+            // SAFETY: by the function's contract; SSE2 is part of x86-64.
+            unsafe {
+                let rows: [__m128i; 4] = std::array::from_fn(|i| _mm_loadl_epi64(from(lane + i).cast()));
+                let low = _mm_unpacklo_epi32(rows[0], rows[1]);
+                let high = _mm_unpacklo_epi32(rows[2], rows[3]);
+                _mm_storeu_si128(to[0].add(lane).cast(), _mm_unpacklo_epi64(low, high));
+                _mm_storeu_si128(to[1].add(lane).cast(), _mm_unpackhi_epi64(low, high));
+            }
+            lane += 4;
+        }
+    }
+    while lane < count {
+        // SAFETY: by the function's contract.
+        unsafe {
+            let from = from(lane).cast::<u32>();
+            to[0].add(lane).write(from.read_unaligned());
+            to[1].add(lane).write(from.add(1).read_unaligned());
+        }
+        lane += 1;
+    }
+}
+
 /// Reads eight consecutive 16-bit elements from an address of each lane, and writes element `k` of all lanes to `to[k]`.
 ///
 /// # Safety
@@ -102,7 +135,7 @@ pub(super) unsafe fn eight_halves(to: [*mut u16; 8], count: usize, from: impl Fn
 
 #[cfg(test)]
 mod tests {
-    use super::{eight_halves, four_words};
+    use super::{eight_halves, four_words, two_words};
 
     #[test]
     fn halves_of_each_lane() {
@@ -140,6 +173,11 @@ mod tests {
                     assert_eq!(word, if lane < count { want } else { 0 });
                 }
             }
+            let mut pairs = [[0u32; 13]; 2];
+            let to = pairs.each_mut().map(|column| column.as_mut_ptr());
+            // SAFETY: as above.
+            unsafe { two_words(to, count, |lane| bytes.as_ptr().add(offset(lane))) };
+            assert_eq!(pairs[..], columns[..2]);
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Loads and stores, each checked against its object.
 
-use super::gather::{eight_halves, four_words};
+use super::gather::{eight_halves, four_words, two_words};
 use super::mask::Mask;
 use super::objects::{Object, split};
 use super::{Outcome, Value, Worker, raise, read, splat, write};
@@ -435,7 +435,7 @@ impl<'d> Worker<'d> {
         Some(object.ptr)
     }
 
-    /// Loads the values of an access that go sixteen bytes at a time, for `count` lanes from `first_lane` on, and says how many these are.
+    /// Loads the values of an access that go sixteen or eight bytes at a time, for `count` lanes from `first_lane` on, and says how many these are.
     ///
     /// # Safety
     /// All values must be readable at `from(lane)` for each of the lanes, counted from `first_lane`.
@@ -469,7 +469,16 @@ impl<'d> Worker<'d> {
                 }
             }
         }
-        groups * together
+        let done = groups * together;
+        if access.size == 4 && access.values.len() - done >= 2 {
+            // SAFETY: as above.
+            unsafe {
+                let to = |k| self.dst(access.values[done + k]).1.cast::<u32>().add(first_lane);
+                two_words(std::array::from_fn(to), count, |lane| from(lane).add(4 * done));
+            }
+            return done + 2;
+        }
+        done
     }
 
     /// A load with a pointer for each lane.

@@ -79,6 +79,8 @@ pub(crate) struct LaneState {
     live: usize,
     /// Lanes of a row of planes.
     width: usize,
+    /// Columns and rows of the rectangle that the live lanes lie in.
+    rectangle: (usize, usize),
     current: Mask,
     /// Lanes that have returned, for barriers.
     returned: Mask,
@@ -396,6 +398,7 @@ impl<'d> Worker<'d> {
                         x,
                         shift: term.shift,
                         mask: term.mask,
+                        code: term.code,
                     });
                 }
                 let (chunks, out) = self.dst(*out);

@@ -156,6 +156,7 @@ impl Worker<'_> {
         lanes.chunks = live.div_ceil(CHUNK);
         lanes.current = if live == 0 { Mask::None } else { Mask::All };
         lanes.width = width;
+        lanes.rectangle = (live.clamp(1, width), live.div_ceil(width).max(1));
         lanes.returned = Mask::None;
         lanes.frames.clear();
         lanes.tags.fill(Tag::new(Plane::line(0, 0)));

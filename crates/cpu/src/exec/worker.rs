@@ -61,6 +61,7 @@ impl LanePlan {
             chunks: 0,
             live: 0,
             width: CHUNK,
+            rectangle: (1, 1),
             current: Mask::None,
             returned: Mask::None,
             returned_slot: (self.sizes.depth + 1) * SLOTS,

@@ -54,6 +54,50 @@ where
     }
 }
 
+/// The half in the bits of a word from `SHIFT` on, as `f32`.
+struct HalfOfWord<const SHIFT: u32>;
+
+impl<const SHIFT: u32> Un<u32> for HalfOfWord<SHIFT> {
+    type Out = f32;
+
+    #[inline(always)]
+    fn apply(word: u32) -> f32 {
+        F16((word >> SHIFT) as u16).widen()
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[inline(always)]
+    unsafe fn chunk<const ISA: u8>(out: &mut [f32; CHUNK], a: &[u32; CHUNK]) -> bool {
+        use std::arch::x86_64::*;
+        if ISA == super::PORTABLE {
+            return false;
+        }
+        // SAFETY: the machine has AVX2 and F16C (the trait's contract); a chunk is four vectors.
+        unsafe {
+            for at in [0, 8, 16, 24] {
+                let words = _mm256_loadu_si256(a.as_ptr().add(at).cast());
+                let halves = match SHIFT {
+                    0 => _mm256_and_si256(words, _mm256_set1_epi32(0xffff)),
+                    _ => _mm256_srli_epi32::<16>(words),
+                };
+                let low = _mm256_castsi256_si128(halves);
+                let packed = _mm_packus_epi32(low, _mm256_extracti128_si256::<1>(halves));
+                _mm256_storeu_ps(out.as_mut_ptr().add(at), _mm256_cvtph_ps(packed));
+            }
+        }
+        true
+    }
+}
+
+/// The loop that widens the lower (`shift` 0) or upper (16) half of a word.
+pub(crate) fn half_of_word(shift: u32, isa: Isa) -> Option<Fn1> {
+    match shift {
+        0 => Some(un::<u32, HalfOfWord<0>>(isa)),
+        16 => Some(un::<u32, HalfOfWord<16>>(isa)),
+        _ => None,
+    }
+}
+
 /// The loop that converts one scalar type to another.
 pub(crate) fn convert(source: Scalar, to: Scalar, isa: Isa) -> Fn1 {
     use Scalar::*;

@@ -1,12 +1,27 @@
-//! Sums of products whose second factors are small integers cut out of words: what decoding quantised weights comes to.
+//! Sums of products whose second factors are small integers, or numbers of four bits, cut out of words: what decoding quantised
+//! weights comes to.
 //!
-//! A chain `s = fma(x, float((word >> shift) & mask), s)` is one loop over the lanes: the sum stays in registers, and no code,
+//! A chain `s = fma(x, number((word >> shift) & mask), s)` is one loop over the lanes: the sum stays in registers, and no code,
 //! number or partial sum goes through memory. Each step rounds as the chain does.
 
 use super::{CHUNK, Isa, Src};
 
 /// Most steps of one loop.
 pub(crate) const MAX_TERMS: usize = 32;
+
+/// What a cut stands for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Code {
+    /// Itself.
+    Integer,
+    /// A number of four bits; the mask is 15.
+    E2m1,
+}
+
+/// The numbers that E2M1 codes stand for.
+const E2M1: [f32; 16] = [
+    0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, -0.0, -0.5, -1.0, -1.5, -2.0, -3.0, -4.0, -6.0,
+];
 
 /// One step of a chain.
 #[derive(Clone, Copy, Debug)]
@@ -15,9 +30,11 @@ pub(crate) struct Term {
     pub word: Src,
     /// `f32` factors.
     pub x: Src,
+    /// Below 32.
     pub shift: u32,
     /// At most 2³¹ − 1.
     pub mask: u32,
+    pub code: Code,
 }
 
 /// The loop: chunks (0 for a uniform result), output, first sum, steps.
@@ -46,8 +63,12 @@ unsafe fn dot_portable(chunks: usize, out: *mut u8, sum: Src, terms: &[Term]) {
                 let words = &*term.word.ptr.add(c * term.word.step).cast::<[u32; CHUNK]>();
                 let x = &*term.x.ptr.add(c * term.x.step).cast::<[f32; CHUNK]>();
                 for i in 0..CHUNK {
-                    let code = ((words[i] >> term.shift) & term.mask) as i32 as f32;
-                    out[i] = x[i].mul_add(code, out[i]);
+                    let code = (words[i] >> term.shift) & term.mask;
+                    let number = match term.code {
+                        Code::Integer => code as i32 as f32,
+                        Code::E2m1 => E2M1[code as usize & 15],
+                    };
+                    out[i] = x[i].mul_add(number, out[i]);
                 }
             }
         }
@@ -58,7 +79,7 @@ unsafe fn dot_portable(chunks: usize, out: *mut u8, sum: Src, terms: &[Term]) {
 mod x86 {
     use std::arch::x86_64::*;
 
-    use super::{Src, Term};
+    use super::{Code, E2M1, Src, Term};
 
     /// One chunk in four vectors of eight.
     #[target_feature(enable = "avx2,fma")]
@@ -67,6 +88,8 @@ mod x86 {
             // SAFETY: see the module.
             unsafe {
                 let from = sum.ptr.add(c * sum.step).cast::<f32>();
+                let magnitudes = _mm256_loadu_ps(E2M1.as_ptr());
+                let sign = _mm256_set1_epi32(i32::MIN);
                 let mut sums: [__m256; 4] = std::array::from_fn(|v| _mm256_loadu_ps(from.add(8 * v)));
                 for term in terms {
                     let words = term.word.ptr.add(c * term.word.step).cast::<u32>();
@@ -75,6 +98,17 @@ mod x86 {
                         _mm_cvtsi32_si128(term.shift as i32),
                         _mm256_set1_epi32(term.mask as i32),
                     );
+                    if term.code == Code::E2m1 {
+                        for (v, sum) in sums.iter_mut().enumerate() {
+                            // The permutation looks at three bits; the fourth becomes the sign.
+                            let code = _mm256_srl_epi32(_mm256_loadu_si256(words.add(8 * v).cast()), shift);
+                            let negative = _mm256_and_si256(_mm256_slli_epi32::<28>(code), sign);
+                            let magnitude = _mm256_permutevar8x32_ps(magnitudes, code);
+                            let number = _mm256_or_ps(magnitude, _mm256_castsi256_ps(negative));
+                            *sum = _mm256_fmadd_ps(_mm256_loadu_ps(x.add(8 * v)), number, *sum);
+                        }
+                        continue;
+                    }
                     for (v, sum) in sums.iter_mut().enumerate() {
                         let word = _mm256_loadu_si256(words.add(8 * v).cast());
                         let code = _mm256_cvtepi32_ps(_mm256_and_si256(_mm256_srl_epi32(word, shift), mask));
@@ -95,12 +129,22 @@ mod x86 {
         // SAFETY: see the module. Two vectors are a chunk.
         unsafe {
             let start = |src: Src, v: usize| src.ptr.add((at + v / 2) * src.step).add(64 * (v % 2));
+            let numbers = _mm512_loadu_ps(E2M1.as_ptr());
             let mut sums: [__m512; VECTORS] = std::array::from_fn(|v| _mm512_loadu_ps(start(sum, v).cast()));
             for term in terms {
                 let (shift, mask) = (
                     _mm_cvtsi32_si128(term.shift as i32),
                     _mm512_set1_epi32(term.mask as i32),
                 );
+                if term.code == Code::E2m1 {
+                    for (v, sum) in sums.iter_mut().enumerate() {
+                        // The permutation looks at four bits.
+                        let code = _mm512_srl_epi32(_mm512_loadu_si512(start(term.word, v).cast()), shift);
+                        let number = _mm512_permutexvar_ps(code, numbers);
+                        *sum = _mm512_fmadd_ps(_mm512_loadu_ps(start(term.x, v).cast()), number, *sum);
+                    }
+                    continue;
+                }
                 for (v, sum) in sums.iter_mut().enumerate() {
                     let word = _mm512_loadu_si512(start(term.word, v).cast());
                     let code = _mm512_cvtepi32_ps(_mm512_and_si512(_mm512_srl_epi32(word, shift), mask));
@@ -153,6 +197,7 @@ mod tests {
         let whole = 4 * CHUNK;
         let terms: Vec<Term> = (0..9)
             .map(|i| Term {
+                code: if i == 0 || i == 2 { Code::E2m1 } else { Code::Integer },
                 word: src(words.as_ptr().cast(), if i == 4 { 0 } else { whole }),
                 x: src(x.as_ptr().cast(), if i % 3 == 0 { 0 } else { whole }),
                 shift: [0, 4, 28, 7, 31, 1, 12, 3, 0][i],
@@ -185,8 +230,12 @@ mod tests {
                 for lane in 0..lanes {
                     let want = terms.iter().fold(first[lane], |sum, term| {
                         let at = |step| if step == 0 { lane % CHUNK } else { lane };
-                        let code = ((words[at(term.word.step)] >> term.shift) & term.mask) as f32;
-                        x[at(term.x.step)].mul_add(code, sum)
+                        let code = (words[at(term.word.step)] >> term.shift) & term.mask;
+                        let number = match term.code {
+                            Code::Integer => code as f32,
+                            Code::E2m1 => anymetal_formats::ElementFormat::Fp4E2M1.decode_f32(u64::from(code)),
+                        };
+                        x[at(term.x.step)].mul_add(number, sum)
                     });
                     assert_eq!(out[lane].to_bits(), want.to_bits(), "{chunks} chunks, lane {lane}");
                 }
