@@ -327,3 +327,85 @@ kernel void k(device float *o, uint i [[thread_position_in_threadgroup]]) {{
         "{text}"
     );
 }
+
+#[test]
+fn a_constexpr_pointer_into_a_constant_array_is_followed_at_run_time() {
+    let source = format!(
+        "{HEAD}constant int table[4] = {{ 3, 5, 7, 11 }};
+int find(int i) {{ constexpr constant int *p = table; return p[i]; }}
+kernel void k(device int *o [[buffer(0)]], device const int *in [[buffer(1)]]) {{
+  constexpr constant int *middle = table + 1;
+  static constexpr constant int *last = &table[3];
+  o[0] = find(in[0]); o[1] = middle[in[0]]; o[2] = *last; o[3] = middle[-1];
+}}"
+    );
+    assert_eq!(run_ints(&source, &[2], 4), [7, 11, 11, 3]);
+}
+
+#[test]
+fn thread_beside_another_address_space_says_nothing() {
+    let source = format!(
+        "{HEAD}kernel void k(device int *o [[buffer(0)]], device const int *in [[buffer(1)]]) {{
+  thread const device int *rows[2];
+  device thread int *out[1] = {{ o }};
+  for (int r = 0; r < 2; ++r) {{ rows[r] = in + r; }}
+  out[0][0] = rows[1][0] * 10 + rows[0][0];
+}}"
+    );
+    assert_eq!(run_ints(&source, &[4, 9], 1), [94]);
+    let refused = errors(&format!("{HEAD}void f(device thread threadgroup int *p) {{}}"));
+    assert!(
+        refused.contains("'device' and 'threadgroup' exclude each other"),
+        "{refused}"
+    );
+}
+
+#[test]
+fn names_that_sources_take_from_inside_of_the_headers() {
+    let source = format!(
+        "{HEAD}constant int columns = 8;
+float never(float x) {{ return __metal_simd_xor(x); }}
+kernel void k(device int *o [[buffer(0)]], device const int *in [[buffer(1)]]) {{
+  threadgroup _atomic<uint> sum[2];
+  assert(columns % 4 == 0);
+  o[0] = __metal_get_simdgroup_size(ushort());
+}}"
+    );
+    lower(&source, "k");
+    let own = format!(
+        "{HEAD}int assert(int x) {{ return x + 1; }}
+kernel void k(device int *o [[buffer(0)]], device const int *in [[buffer(1)]]) {{ o[0] = assert(in[0]); }}"
+    );
+    assert_eq!(run_ints(&own, &[4], 1), [5]);
+}
+
+#[test]
+fn an_address_inside_of_a_constant_reaches_what_lies_beside() {
+    let source = format!(
+        "{HEAD}constant int table[4] = {{ 3, 5, 7, 11 }};
+struct S {{ int a; int b[3]; }};
+constant S list[2] = {{ {{ 1, {{ 2, 3, 4 }} }}, {{ 5, {{ 6, 7, 8 }} }} }};
+constant int one = 1;
+struct T {{ static constant int held[2]; }};
+constant int T::held[2] = {{ 20, 21 }};
+int at(constant int *p, int i) {{ return p[i]; }}
+kernel void k(device int *o [[buffer(0)]], device const int *in [[buffer(1)]]) {{
+  constant int *p = &table[1];
+  constant S *s = &list[1];
+  constant int *b = &(list[0].b)[1];
+  o[0] = p[in[0]]; o[1] = at(&table[2], -in[0]);
+  o[2] = s->b[in[0]]; o[3] = s[-in[0]].b[2];
+  o[4] = b[in[0]]; o[5] = at(&one, 0);
+  o[6] = at(&T::held[0], in[0]); o[7] = *&table[3];
+}}"
+    );
+    assert_eq!(run_ints(&source, &[1], 8), [7, 5, 7, 4, 4, 1, 21, 11]);
+    let local = format!(
+        "{HEAD}int at(const thread int *p) {{ return *p; }}
+kernel void k(device int *o [[buffer(0)]], device const int *in [[buffer(1)]]) {{
+  constexpr int three = 3; const int n = in[0];
+  o[0] = at(&three) + at(&n);
+}}"
+    );
+    assert_eq!(run_ints(&local, &[4], 1), [7]);
+}

@@ -161,8 +161,12 @@ impl Parser<'_> {
         };
         if let Some(space) = address_space(word) {
             let span = self.span();
+            // `thread` is what a type without an address space has, so Metal's compiler takes it beside another one, which counts.
+            let plain = |space| space == AddressSpace::Thread;
             if let Some((old, first)) = quals.space
                 && old != space
+                && !plain(old)
+                && !plain(space)
             {
                 return Err(Box::new(
                     Diagnostic::error(
@@ -178,7 +182,9 @@ impl Parser<'_> {
                     .secondary(first, "first address space"),
                 ));
             }
-            quals.space = Some((space, span));
+            if quals.space.is_none_or(|(old, _)| plain(old)) {
+                quals.space = Some((space, span));
+            }
         } else {
             match word {
                 "const" => quals.is_const = true,

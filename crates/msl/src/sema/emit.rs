@@ -66,6 +66,12 @@ impl Sema<'_> {
                 let leaf = self.address_leaf(&place.clone(), self.span)?;
                 self.materialize(&leaf)
             }
+            // A pointer to a known constant, made where constants are evaluated and followed at run time.
+            Leaf::Place(place) if self.const_eval == 0 && place.is_known() => {
+                let place = self.in_memory((**place).clone(), self.span)?;
+                let leaf = self.address_leaf(&place, self.span)?;
+                self.materialize(&leaf)
+            }
             Leaf::Place(_) => self.err_help(
                 "E0500",
                 "the address of this variable is needed, and the variable is held in registers",

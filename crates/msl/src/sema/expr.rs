@@ -101,17 +101,7 @@ impl Sema<'_> {
             ExprKind::Call { callee, args } => self.call(callee, args, span)?,
             ExprKind::Index { base, indices } => {
                 let base = self.expr(base)?;
-                let mut args = Vec::new();
-                for arg in self.args(indices)? {
-                    match arg {
-                        Arg::Operand(operand, _) => args.push(operand),
-                        Arg::List(_, at) => {
-                            return self.err("E0491", "a braced list is not expected here", at);
-                        }
-                    }
-                }
-                self.at(span);
-                self.index(base, args, span)?
+                self.subscript(base, indices, span)?
             }
             ExprKind::Member { base, arrow, member } => {
                 let object = self.member_object(base, *arrow, span)?;
@@ -179,6 +169,53 @@ impl Sema<'_> {
                 left,
             } => self.fold(*op, *assign, pack, init.as_deref(), *left, span)?,
         })
+    }
+
+    /// `base[indices]`
+    fn subscript(&mut self, base: Operand, indices: &[Expr], span: Span) -> Res<Operand> {
+        let mut args = Vec::new();
+        for arg in self.args(indices)? {
+            match arg {
+                Arg::Operand(operand, _) => args.push(operand),
+                Arg::List(_, at) => {
+                    return self.err("E0491", "a braced list is not expected here", at);
+                }
+            }
+        }
+        self.at(span);
+        self.index(base, args, span)
+    }
+
+    /// The operand of `&`. A constant that the source declares in `constant` memory is held as values; where an address inside of it is
+    /// asked for, the whole of it is put into a table, so that the pointer reaches the elements beside.
+    fn addressed(&mut self, e: &Expr) -> Res<Operand> {
+        let span = e.span;
+        match &e.kind {
+            ExprKind::Paren(inner) => self.addressed(inner),
+            ExprKind::Index { base, indices } => {
+                let base = self.addressed(base)?;
+                self.subscript(base, indices, span)
+            }
+            ExprKind::Member {
+                base,
+                arrow: false,
+                member,
+            } => {
+                let object = self.addressed(base)?;
+                self.at(span);
+                let object = self.object_itself(object, span)?;
+                self.member(object, member, span)
+            }
+            ExprKind::Path(path) => match self.resolve_path(path)? {
+                Entity::Variable(Operand::Place(place), ty)
+                    if place.is_known() && (ty.space == Some(Space::Constant) || place.space() == Space::Constant) =>
+                {
+                    Ok(self.in_memory(place, span)?.into())
+                }
+                _ => self.expr(e),
+            },
+            _ => self.expr(e),
+        }
     }
 
     /// A string: an array of its characters and a final zero in constant memory.
@@ -250,7 +287,11 @@ impl Sema<'_> {
     pub(super) fn unary(&mut self, op: UnOp, inner: &Expr, span: Span) -> Res<Operand> {
         match op {
             UnOp::AddrOf => {
-                let operand = self.expr(inner)?;
+                let operand = if self.const_eval == 0 && self.unevaluated == 0 {
+                    self.addressed(inner)?
+                } else {
+                    self.expr(inner)?
+                };
                 self.at(span);
                 self.address_of(operand, span)
             }

@@ -30,7 +30,14 @@ impl Sema<'_> {
                 steps += 1;
             }
             object = self.deref_operand(object, span)?;
-        } else if let Type::Pointer(_) = object.ty() {
+            return Ok(object);
+        }
+        self.object_itself(object, span)
+    }
+
+    /// An operand before `.`, which is no pointer.
+    pub(super) fn object_itself(&mut self, object: Operand, span: Span) -> Res<Operand> {
+        if let Type::Pointer(_) = object.ty() {
             return self.err_help(
                 "E0511",
                 format!("'{}' is a pointer", self.type_name(object.ty())),

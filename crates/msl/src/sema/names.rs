@@ -134,8 +134,14 @@ fn compiler_builtin(s: &mut Sema<'_>, call: &library::Call<'_>) -> Res<Operand> 
         "get_simdgroup_index_in_threadgroup" => {
             return thread_index(s, call, anymetal_ir::Builtin::SimdgroupIndexInThreadgroup);
         }
+        "get_simdgroup_size" | "get_threads_per_simdgroup" => {
+            return thread_index(s, call, anymetal_ir::Builtin::ThreadsPerSimdgroup);
+        }
         name => (name, true),
     };
+    // The builtins of these take integers alone, and numbers convert as for any function of C. (MLX passes `float` in a function
+    // that nobody calls.)
+    let to_int = matches!(name, "simd_and" | "simd_or" | "simd_xor");
     let args: Vec<Arg> = call
         .args
         .iter()
@@ -150,6 +156,9 @@ fn compiler_builtin(s: &mut Sema<'_>, call: &library::Call<'_>) -> Res<Operand> 
     for arg in args {
         operands.push(match arg {
             Arg::Operand(o, at) if matches!(o.ty(), Type::Pointer(_)) => Arg::Operand(s.deref_operand(o, at)?, at),
+            Arg::Operand(o, at) if to_int && o.ty().as_scalar().is_some_and(Scalar::is_float) => {
+                Arg::Operand(s.convert(o, &Type::Scalar(Scalar::I32), false, at)?.into(), at)
+            }
             arg => arg,
         });
     }
@@ -174,6 +183,17 @@ fn compiler_builtin(s: &mut Sema<'_>, call: &library::Call<'_>) -> Res<Operand> 
             }
         }
         _ => s.err("E0433", format!("unknown compiler builtin '{}'", call.name), call.span),
+    }
+}
+
+/// `assert(condition)`, which a Mac checks in builds for its debugger only: the condition has to compile.
+fn assertion(s: &mut Sema<'_>, call: &library::Call<'_>) -> Res<Operand> {
+    match call.args {
+        [Arg::Operand(condition, at)] => {
+            s.to_bool(condition.clone(), *at)?;
+            Ok(Operand::void())
+        }
+        _ => s.err("E0482", "'assert' takes one argument", call.span),
     }
 }
 
@@ -223,6 +243,11 @@ fn builtin_entity(name: &str) -> Option<Entity> {
         "make_uniform" => Some(Entity::Functions(FunctionSet {
             user: Vec::new(),
             library: Some((make_uniform, "metal")),
+            args: Vec::new(),
+        })),
+        "assert" => Some(Entity::Functions(FunctionSet {
+            user: Vec::new(),
+            library: Some((assertion, "metal")),
             args: Vec::new(),
         })),
         "__METAL_MAYBE_FAST_MATH__" | "__METAL_FAST_MATH__" | "__METAL_PRECISE_MATH__" => Some(Entity::Operand(

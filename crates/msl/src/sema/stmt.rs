@@ -385,20 +385,28 @@ impl Sema<'_> {
                 let value = s.variable_value(&ty, args, v)?;
                 Ok((ty, value))
             });
-            let (mut ty, value) = attempt?;
-            ty.is_const = true;
-            if ty.is_reference() {
-                return self.reference_variable(ty, value, span);
+            match attempt {
+                Ok((mut ty, value)) => {
+                    ty.is_const = true;
+                    if ty.is_reference() {
+                        return self.reference_variable(ty, value, span);
+                    }
+                    let value = self.frozen(value);
+                    let place = self.fixed_variable(&ty.ty, value);
+                    let place = self.constant_home(place, &ty)?;
+                    return Ok((place.into(), ty));
+                }
+                // A pointer into the middle of a constant array is a constant of C++, but has no value before the table has an address.
+                Err(_) if points_at_constants(v) => {}
+                Err(fail) => return Err(fail),
             }
-            let value = self.frozen(value);
-            let place = self.fixed_variable(&ty.ty, value);
-            let place = self.constant_home(place, &ty)?;
-            return Ok((place.into(), ty));
         }
-        if v.specs.is_static {
+        let late = known && self.const_eval == 0;
+        if v.specs.is_static && !late {
             return self.err("E0555", "a 'static' variable inside a function must be constant", span);
         }
-        let (ty, args) = self.variable_type(v)?;
+        let (mut ty, args) = self.variable_type(v)?;
+        ty.is_const |= late;
         match ty.space {
             Some(Space::Threadgroup) if !ty.is_reference() => {
                 if args.is_some() {
@@ -644,4 +652,9 @@ pub(super) fn is_constant_array(ty: &ast::Ty) -> bool {
         }
         _ => false,
     }
+}
+
+/// Is the type of a variable spelled as a pointer to `constant` memory?
+fn points_at_constants(v: &VarDecl) -> bool {
+    matches!(&v.ty.kind, TyKind::Pointer(to) if to.quals.space.map(|s| s.0) == Some(ast::AddressSpace::Constant))
 }

@@ -29,7 +29,8 @@ const FUNCTIONS: &[(&str, AtomicOp)] = &[
 pub fn lookup(name: &str) -> Option<LibEntity> {
     let ty = |scalar| Some(LibEntity::Type(Type::object(Object::Atomic(scalar)).into()));
     match name {
-        "atomic" => {
+        // `_atomic` is the class behind the alias `atomic`; sources name it too.
+        "atomic" | "_atomic" => {
             return Some(LibEntity::Template {
                 name: "atomic",
                 instantiate,
