@@ -14,6 +14,7 @@ mod custom;
 mod gpu;
 mod kernels;
 mod lanes;
+mod peak;
 mod products;
 
 use std::path::PathBuf;
