@@ -15,6 +15,7 @@ mod custom;
 mod gpu;
 mod kernels;
 mod lanes;
+mod peak;
 mod products;
 
 use std::path::PathBuf;

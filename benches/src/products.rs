@@ -5,7 +5,7 @@ use std::time::Duration;
 use anymetal::{Buffer, Device, ElementFormat};
 
 use crate::kernels::{filled, ints, pipeline, time};
-use crate::{Result, bandwidth, measure, report, report_peer};
+use crate::{Result, bandwidth, measure, peak, report, report_peer};
 
 /// A kernel of `kernels/matmul.metal` on square matrices in tiles of 128 × 128, or of 64 × 64 where those would be few.
 fn square(seconds: f64, device: &Device, kernel: &str, n: usize, [a, b, c]: [&Buffer; 3]) -> Result<Vec<Duration>> {
@@ -79,8 +79,8 @@ pub(crate) fn packed_weights(device: &Device) -> Result<(Buffer, f64)> {
     Ok((weights, rate))
 }
 
-/// `kernels/quantised_linear.metal` with 1, 4 and 16 rows and weights of 4096 × 4096. The peer is memory itself: how long two
-/// cores take to read the packed weights.
+/// `kernels/quantised_linear.metal` with 1, 4 and 16 rows and weights of 4096 × 4096. The peers are memory itself, how long two
+/// cores take to read the packed weights, and the multipliers: how long they take at their peak.
 pub fn linear(seconds: f64) -> Result<()> {
     const N: usize = 4096;
     let device = Device::system_default();
@@ -88,6 +88,11 @@ pub fn linear(seconds: f64) -> Result<()> {
     let y = device.new_buffer(16 * N * 4)?;
     let x = filled(&device, ElementFormat::F16, 16 * N, 1)?;
     let queue = device.new_queue();
+    let path = device.tile_path();
+    let multiplying = peak::measure(&path);
+    if let Some(rate) = multiplying {
+        eprintln!("two-core multiplication: {:.1} G multiply-adds a second", rate / 1e9);
+    }
     for (name, format) in [
         ("int4", ElementFormat::Int4B),
         ("mxfp4", ElementFormat::Fp4E2M1),
@@ -123,6 +128,10 @@ pub fn linear(seconds: f64) -> Result<()> {
             report(&name, &shape, times);
             let bound = Duration::from_secs_f64(read as f64 / rate);
             report_peer(&name, &shape, Some("two-core read"), vec![bound]);
+            if let Some(rate) = multiplying {
+                let bound = Duration::from_secs_f64(peak::multiply_adds(&path, rows, N * N) / rate);
+                report_peer(&name, &shape, Some("two-core multiplication"), vec![bound]);
+            }
         }
     }
     Ok(())

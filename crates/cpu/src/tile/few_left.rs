@@ -29,11 +29,16 @@ const TILE: usize = 1024;
 
 impl Layout {
     /// Elements that are decoded at once.
-    pub(super) fn chunk(self, bits: usize) -> usize {
+    fn chunk(self, bits: usize) -> usize {
         match self {
             Layout::Floats => 256 / bits,
             _ => 512 / bits,
         }
+    }
+
+    /// Elements of a row when packed: those of whole 64 bytes of a column, which the kernels read.
+    fn padded(self, bits: usize, k: usize) -> usize {
+        k.next_multiple_of(512 / bits)
     }
 
     /// Bytes of a vector of one row.
@@ -148,7 +153,7 @@ impl FewLeft {
         let (rows, k) = (view.valid_rows, view.valid_cols);
         let (layout, bits, planes) = (product.layout, product.bits, product.planes);
         let chunk = layout.chunk(bits);
-        let padded = k.next_multiple_of(chunk);
+        let padded = layout.padded(bits, k);
         let places = TilePlaces::new(rows, planes);
         let base = self.buffer.reserve(Self::bytes(product, rows, k));
         let ops = ops(product.path);
@@ -240,7 +245,7 @@ impl FewLeft {
     /// Bytes that rows of K elements take when packed.
     pub(crate) fn bytes(product: &FewProduct, rows: usize, k: usize) -> usize {
         let layout = product.layout;
-        let padded = k.next_multiple_of(layout.chunk(product.bits));
+        let padded = layout.padded(product.bits, k);
         match layout {
             Layout::Tiles => padded / 32 * TilePlaces::new(rows, product.planes).tiles() * TILE,
             Layout::Terms => padded * 2 * product.planes * rows,

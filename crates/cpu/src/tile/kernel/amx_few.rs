@@ -34,9 +34,9 @@ const TILE: usize = 1024;
 /// Tiles of sums at once.
 const SUMS: usize = 4;
 
-/// The tiles of 16 columns for 64 bytes of K, 8 at most.
+/// The tiles of up to four times 16 columns for 64 bytes of K, 8 at most for each 16.
 #[repr(C, align(64))]
-struct Decoded([[u8; TILE]; 8]);
+struct Decoded([[u8; TILE]; 8 * SUMS]);
 
 /// The sums' tiles.
 #[repr(C, align(64))]
@@ -57,16 +57,28 @@ unsafe fn multiply<const BITS: usize, const NAN: bool>(job: &mut FewJob<'_>) {
     }
 }
 
+/// While tiles of 64 bytes of K are multiplied, a step after the other, the next 64 bytes are decoded, a part between two steps:
+/// the tile unit then has work all the time, and finds its operands in the cache.
+///
 /// # Safety
 /// As for [`multiply`], with tiles configured and TILES tiles of the left operand for each vector.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi")]
 unsafe fn by_columns<const BITS: usize, const NAN: bool, const TILES: usize>(job: &mut FewJob<'_>, places: TilePlaces) {
     let groups = SUMS / TILES;
-    let tables = unsafe { tables(job) };
+    let steps = words::<BITS>();
+    // Columns of a part.
+    let part = groups * SIDE / steps;
     let chunks = job.right.bytes.div_ceil(64);
-    let mut decoded = [const { Decoded([[0; TILE]; 8]) }; SUMS];
+    let mut decoded = [const { Decoded([[0; TILE]; 8 * SUMS]) }; 2];
     let mut sums = Sums([[[0.0; SIDE]; SIDE]; SUMS]);
+    let step = match TILES {
+        1 => by_one,
+        2 => by_two,
+        _ => by_four,
+    };
+    // SAFETY: of the format's tables.
+    let tables = unsafe { tables(job) };
     for first in (0..job.right.count).step_by(groups * SIDE) {
         let columns = (groups * SIDE).min(job.right.count - first);
         let mut next = Next {
@@ -74,36 +86,32 @@ unsafe fn by_columns<const BITS: usize, const NAN: bool, const TILES: usize>(job
             q: 0,
             chunks,
         };
-        let mut most = [[_mm512_setzero_si512(); SIDE]; SUMS];
+        let mut most = [_mm512_setzero_si512(); SUMS * SIDE];
         // SAFETY: the columns are the job's; the left operand holds a tile for each word of a chunk and TILES; the sums are four
         // tiles.
         unsafe {
             zero();
+            let [mut ready, mut filling] = decoded.each_mut().map(|decoded| decoded.0.as_mut_ptr().cast::<u8>());
+            let mut fill = |q: usize, columns: std::ops::Range<usize>, to: *mut u8| {
+                fill::<BITS, NAN>(job, tables, first, columns, q, &mut next, to, &mut most);
+            };
+            fill(0, 0..columns, ready);
             for q in 0..chunks {
-                let left = job.left.add(q * words::<BITS>() * TILES * TILE);
-                for group in 0..columns.div_ceil(SIDE) {
-                    let here = first + group * SIDE;
-                    let count = SIDE.min(first + columns - here);
-                    let to = decoded[group].0.as_mut_ptr().cast::<u8>();
-                    fill::<BITS, NAN>(job, tables, here..here + count, q, &mut next, to, &mut most[group]);
-                    let step: unsafe fn(*const u8, *const u8, usize) = match (TILES, group) {
-                        (1, 0) => one::<0>,
-                        (1, 1) => one::<1>,
-                        (1, 2) => one::<2>,
-                        (1, _) => one::<3>,
-                        (2, 0) => two::<0, 1>,
-                        (2, _) => two::<2, 3>,
-                        _ => four,
-                    };
-                    step(to, left, words::<BITS>());
+                let left = job.left.add(q * steps * TILES * TILE);
+                for s in 0..steps {
+                    step(ready.add(s * TILE), steps * TILE, left.add(s * TILES * TILE));
+                    if q + 1 < chunks {
+                        fill(q + 1, (s * part).min(columns)..((s + 1) * part).min(columns), filling);
+                    }
                 }
+                std::mem::swap(&mut ready, &mut filling);
             }
             store(&mut sums);
         }
         for c in 0..columns {
             let (group, place) = (c / SIDE, c % SIDE);
             // SAFETY: no memory is touched.
-            let nan = NAN && unsafe { has_nan(most[group][place]) };
+            let nan = NAN && unsafe { has_nan(most[c]) };
             for row in 0..job.rows {
                 let term = |plane: usize| {
                     let (tile, column) = places.of(row, plane);
@@ -137,7 +145,7 @@ impl Next {
     }
 }
 
-/// Decodes 64 bytes of up to 16 columns: a row of each of [`words`] tiles for each.
+/// Decodes 64 bytes of some columns, counted from the `first`: a row of each of [`words`] tiles for each.
 ///
 /// # Safety
 /// The columns must be the job's, the chunk within them, the tiles writable.
@@ -146,18 +154,19 @@ impl Next {
 unsafe fn fill<const BITS: usize, const NAN: bool>(
     job: &FewJob<'_>,
     tables: Tables,
+    first: usize,
     columns: std::ops::Range<usize>,
     q: usize,
     next: &mut Next,
     to: *mut u8,
-    most: &mut [__m512i; SIDE],
+    most: &mut [__m512i; SUMS * SIDE],
 ) {
     // SAFETY: the caller's contract.
     unsafe {
         let right = &job.right;
         let spread = word_places(codes::<BITS>());
-        for (i, column) in columns.enumerate() {
-            let bytes = load(right, column, q);
+        for i in columns {
+            let bytes = load(right, first + i, q);
             next.ask(right);
             if NAN {
                 let magnitudes = _mm512_and_si512(bytes, _mm512_set1_epi8(0x7f));
@@ -166,16 +175,17 @@ unsafe fn fill<const BITS: usize, const NAN: bool>(
             let mut shift = _mm512_setzero_si512();
             if !right.scales.is_null() {
                 // The code in the exponent of a bf16 word, less that of one.
-                let placed = _mm512_shuffle_epi8(codes_of(right, column, q, codes::<BITS>()), spread);
+                let placed = _mm512_shuffle_epi8(codes_of(right, first + i, q, codes::<BITS>()), spread);
                 shift = _mm512_sub_epi16(_mm512_srli_epi16::<1>(placed), _mm512_set1_epi16(127 << 7));
             }
+            let to = to.add(i / SIDE * words::<BITS>() * TILE + i % SIDE * 64);
             for step in 0..words::<BITS>() {
                 let mut words = decode::<BITS>(tables, bytes, step);
                 if !right.scales.is_null() {
                     let some = _mm512_test_epi16_mask(words, _mm512_set1_epi16(0x7fff));
                     words = _mm512_mask_add_epi16(words, some, words, shift);
                 }
-                _mm512_store_si512(to.add(step * TILE + i * 64).cast(), words);
+                _mm512_store_si512(to.add(step * TILE).cast(), words);
             }
         }
     }
@@ -235,72 +245,70 @@ unsafe fn store(sums: &mut Sums) {
     }
 }
 
-/// Adds `count` tiles of columns by as many of the left operand's to sums SUM.
+/// A step: adds the products of tiles of columns, `apart` bytes from each other, and tiles of the left operand, one after
+/// the other. Here four of columns and one on the left.
 ///
 /// # Safety
 /// The tiles must be configured and the operands readable.
-unsafe fn one<const SUM: usize>(columns: *const u8, left: *const u8, count: usize) {
-    // SAFETY: the caller's contract.
+unsafe fn by_one(columns: *const u8, apart: usize, left: *const u8) {
+    // SAFETY: the caller's contract; the tiles of columns reach to `columns` + 3 · `apart`.
     unsafe {
         asm!(
-            "2:",
-            "tileloadd tmm4, [{a} + {s}*1]",
-            "tileloadd tmm5, [{b} + {s}*1]",
-            "tdpbf16ps tmm{sum}, tmm4, tmm5",
-            "add {a}, 1024",
-            "add {b}, 1024",
-            "dec {n}",
-            "jnz 2b",
-            a = inout(reg) columns => _,
-            b = inout(reg) left => _,
-            n = inout(reg) count => _,
+            "tileloadd tmm7, [{b} + {s}*1]",
+            "tileloadd tmm4, [{a0} + {s}*1]",
+            "tileloadd tmm5, [{a1} + {s}*1]",
+            "tileloadd tmm6, [{a2} + {s}*1]",
+            "tdpbf16ps tmm0, tmm4, tmm7",
+            "tileloadd tmm4, [{a3} + {s}*1]",
+            "tdpbf16ps tmm1, tmm5, tmm7",
+            "tdpbf16ps tmm2, tmm6, tmm7",
+            "tdpbf16ps tmm3, tmm4, tmm7",
+            a0 = in(reg) columns,
+            a1 = in(reg) columns.wrapping_add(apart),
+            a2 = in(reg) columns.wrapping_add(2 * apart),
+            a3 = in(reg) columns.wrapping_add(3 * apart),
+            b = in(reg) left,
             s = in(reg) 64usize,
-            sum = const SUM,
-            out("tmm4") _, out("tmm5") _,
-            options(nostack, readonly)
+            out("tmm4") _, out("tmm5") _, out("tmm6") _, out("tmm7") _,
+            options(nostack, readonly, preserves_flags)
         );
     }
 }
 
-/// As [`one`], with two tiles of the left operand for each of the columns.
+/// As [`by_one`], two of columns and two on the left.
 ///
 /// # Safety
-/// As for [`one`].
-unsafe fn two<const FIRST: usize, const SECOND: usize>(columns: *const u8, left: *const u8, count: usize) {
+/// As for [`by_one`].
+unsafe fn by_two(columns: *const u8, apart: usize, left: *const u8) {
     // SAFETY: the caller's contract.
     unsafe {
         asm!(
-            "2:",
-            "tileloadd tmm4, [{a} + {s}*1]",
-            "tileloadd tmm5, [{b} + {s}*1]",
-            "tileloadd tmm6, [{b} + {s}*1 + 1024]",
-            "tdpbf16ps tmm{first}, tmm4, tmm5",
-            "tdpbf16ps tmm{second}, tmm4, tmm6",
-            "add {a}, 1024",
-            "add {b}, 2048",
-            "dec {n}",
-            "jnz 2b",
-            a = inout(reg) columns => _,
-            b = inout(reg) left => _,
-            n = inout(reg) count => _,
+            "tileloadd tmm4, [{a0} + {s}*1]",
+            "tileloadd tmm6, [{b} + {s}*1]",
+            "tileloadd tmm7, [{b} + {s}*1 + 1024]",
+            "tdpbf16ps tmm0, tmm4, tmm6",
+            "tileloadd tmm5, [{a1} + {s}*1]",
+            "tdpbf16ps tmm1, tmm4, tmm7",
+            "tdpbf16ps tmm2, tmm5, tmm6",
+            "tdpbf16ps tmm3, tmm5, tmm7",
+            a0 = in(reg) columns,
+            a1 = in(reg) columns.wrapping_add(apart),
+            b = in(reg) left,
             s = in(reg) 64usize,
-            first = const FIRST,
-            second = const SECOND,
-            out("tmm4") _, out("tmm5") _, out("tmm6") _,
-            options(nostack, readonly)
+            out("tmm4") _, out("tmm5") _, out("tmm6") _, out("tmm7") _,
+            options(nostack, readonly, preserves_flags)
         );
     }
 }
 
-/// As [`one`], with four tiles of the left operand for each of the columns.
+/// As [`by_one`], one of columns and four on the left.
 ///
 /// # Safety
-/// As for [`one`].
-unsafe fn four(columns: *const u8, left: *const u8, count: usize) {
+/// As for [`by_one`].
+unsafe fn by_four(columns: *const u8, _: usize, left: *const u8) {
     // SAFETY: the caller's contract.
     unsafe {
         asm!(
-            "2:",
             "tileloadd tmm4, [{a} + {s}*1]",
             "tileloadd tmm5, [{b} + {s}*1]",
             "tileloadd tmm6, [{b} + {s}*1 + 1024]",
@@ -310,16 +318,11 @@ unsafe fn four(columns: *const u8, left: *const u8, count: usize) {
             "tileloadd tmm5, [{b} + {s}*1 + 3072]",
             "tdpbf16ps tmm2, tmm4, tmm7",
             "tdpbf16ps tmm3, tmm4, tmm5",
-            "add {a}, 1024",
-            "add {b}, 4096",
-            "dec {n}",
-            "jnz 2b",
-            a = inout(reg) columns => _,
-            b = inout(reg) left => _,
-            n = inout(reg) count => _,
+            a = in(reg) columns,
+            b = in(reg) left,
             s = in(reg) 64usize,
             out("tmm4") _, out("tmm5") _, out("tmm6") _, out("tmm7") _,
-            options(nostack, readonly)
+            options(nostack, readonly, preserves_flags)
         );
     }
 }

@@ -1,5 +1,5 @@
-//! Few rows by quantised columns, on AVX2: a column's packed elements are read 32 bytes at a time where they lie and become `f32`
-//! in registers, in the order in which the left operand was laid out for them.
+//! Few rows by quantised columns, on AVX2: a column's packed elements are read where they lie, 64 bytes at a time, and each 32 of them
+//! become `f32` in registers, in the order in which the left operand was laid out for them.
 //!
 //! Up to four rows multiply each decoded vector where it comes out; more rows share columns that are decoded into the
 //! first-level cache ([`super::avx2_few_panel`]). Sums of a block of 32 elements are multiplied by the block's scale.
@@ -120,31 +120,28 @@ pub(super) unsafe fn decode<const WAY: u8>(table: Bytes, bytes: __m256i, part: u
     }
 }
 
-/// Where the scale codes of a part go, once all codes of 32 bytes repeat in a vector: to the highest byte of the numbers that
-/// they belong to. A number shifted right by one then is the power of two.
-#[inline]
-#[target_feature(enable = "avx2,fma,f16c")]
-pub(super) unsafe fn scale_places<const WAY: u8>(part: usize) -> __m256i {
-    let place = |code: u8| i32::from_le_bytes([0x80, 0x80, 0x80, code]);
-    let [a, b] = match WAY {
-        TWO => [part as u8, part as u8 + 2],
-        FOUR => [0, 1],
-        _ => [0, 0],
-    };
-    _mm256_set_m128i(_mm_set1_epi32(place(b)), _mm_set1_epi32(place(a)))
-}
-
-/// A column as 32 bytes and their scale codes at a time. What is past its end reads as zeros.
-pub(super) struct Cursor<const WAY: u8> {
+/// A column as chunks of UNIT times 32 bytes and their scale codes. What is past its end reads as zeros.
+///
+/// Its alignment makes the compiler align the stack of the functions that hold one: vectors that they put there for a while
+/// would otherwise lie across cache lines, depending on the caller (4 rows then took 1.7 times as long).
+#[repr(align(64))]
+pub(super) struct Cursor<const WAY: u8, const UNIT: usize> {
     bytes: *const u8,
     codes: *const u8,
-    /// Chunks, and sets of codes, that are whole.
-    whole: [usize; 2],
-    last_bytes: [u8; 32],
-    last_codes: [u8; 4],
+    /// Chunks that are whole.
+    whole: usize,
+    last_bytes: [u8; 64],
+    last_codes: [u8; 8],
 }
 
-impl<const WAY: u8> Cursor<WAY> {
+/// A chunk: addresses of its bytes and codes.
+#[derive(Clone, Copy)]
+pub(super) struct Chunk<const WAY: u8, const UNIT: usize> {
+    bytes: *const u8,
+    codes: *const u8,
+}
+
+impl<const WAY: u8, const UNIT: usize> Cursor<WAY, UNIT> {
     /// # Safety
     /// The column must be one of these.
     #[inline(always)]
@@ -154,78 +151,94 @@ impl<const WAY: u8> Cursor<WAY> {
             true => (std::ptr::null(), 0),
             false => right.codes(column, 0),
         };
-        let per_chunk = scale_codes::<WAY>();
+        let whole = right.bytes / (32 * UNIT);
         let mut cursor = Cursor {
             bytes,
             codes,
-            whole: [right.bytes / 32, count / per_chunk],
-            last_bytes: [0; 32],
-            last_codes: [0; 4],
+            whole,
+            last_bytes: [0; 64],
+            last_codes: [0; 8],
         };
-        // SAFETY: the column's bytes and codes are readable; fewer than 32 and than 4 are left.
+        // SAFETY: the column's bytes and codes are readable; fewer than a chunk are left.
         unsafe {
-            let [chunks, sets] = cursor.whole;
-            let at = bytes.add(32 * chunks);
-            std::ptr::copy_nonoverlapping(at, cursor.last_bytes.as_mut_ptr(), right.bytes % 32);
-            if count > 0 {
-                let at = codes.add(per_chunk * sets);
-                std::ptr::copy_nonoverlapping(at, cursor.last_codes.as_mut_ptr(), count % per_chunk);
+            let at = bytes.add(32 * UNIT * whole);
+            std::ptr::copy_nonoverlapping(at, cursor.last_bytes.as_mut_ptr(), right.bytes % (32 * UNIT));
+            let before = scale_codes::<WAY>() * UNIT * whole;
+            if count > before {
+                std::ptr::copy_nonoverlapping(codes.add(before), cursor.last_codes.as_mut_ptr(), count - before);
             }
         }
         cursor
     }
 
-    /// Chunk `q`, and one to be asked for `ahead` bytes from it.
-    ///
-    /// # Safety
-    /// The chunk must be one that begins within the column.
-    #[inline]
-    #[target_feature(enable = "avx2,fma,f16c")]
-    pub unsafe fn chunk(&self, q: usize, ahead: isize) -> __m256i {
-        let place = self.bytes.wrapping_add(32 * q);
-        let at = if q < self.whole[0] {
-            place
-        } else {
-            self.last_bytes.as_ptr()
-        };
-        // SAFETY: a whole chunk, or the copy of the last one; a prefetch may go anywhere.
-        unsafe {
-            _mm_prefetch::<_MM_HINT_T0>(place.wrapping_offset(ahead).cast());
-            _mm256_loadu_si256(at.cast())
+    /// Chunk `q`, which must begin within the column.
+    #[inline(always)]
+    pub fn chunk(&self, q: usize) -> Chunk<WAY, UNIT> {
+        match q < self.whole {
+            true => Chunk {
+                bytes: self.bytes.wrapping_add(32 * UNIT * q),
+                codes: self.codes.wrapping_add(scale_codes::<WAY>() * UNIT * q),
+            },
+            false => Chunk {
+                bytes: self.last_bytes.as_ptr(),
+                codes: self.last_codes.as_ptr(),
+            },
         }
     }
+}
 
-    /// The scale codes of chunk `q`, over and over.
+impl<const WAY: u8, const UNIT: usize> Chunk<WAY, UNIT> {
+    /// 32 of the bytes.
     ///
     /// # Safety
-    /// As for [`chunk`](Self::chunk); there must be scales.
+    /// The chunk's cursor must still be there, as for the next functions.
     #[inline]
     #[target_feature(enable = "avx2,fma,f16c")]
-    pub unsafe fn codes(&self, q: usize) -> __m256i {
-        let count = scale_codes::<WAY>();
-        let at = if q < self.whole[1] {
-            self.codes.wrapping_add(count * q)
-        } else {
-            self.last_codes.as_ptr()
-        };
-        // SAFETY: a whole set, or the copy of the last one.
+    pub unsafe fn bytes(&self, half: usize) -> __m256i {
+        // SAFETY: the caller's contract.
+        unsafe { _mm256_loadu_si256(self.bytes.add(32 * half).cast()) }
+    }
+
+    /// The scale codes, over and over. There must be scales.
+    #[inline]
+    #[target_feature(enable = "avx2,fma,f16c")]
+    pub unsafe fn codes(&self) -> __m256i {
+        // SAFETY: the caller's contract.
         unsafe {
-            match count {
-                1 => _mm256_set1_epi8(*at as i8),
-                2 => _mm256_set1_epi16(at.cast::<i16>().read_unaligned()),
-                _ => _mm256_set1_epi32(at.cast::<i32>().read_unaligned()),
+            match scale_codes::<WAY>() * UNIT {
+                1 => _mm256_set1_epi8(*self.codes as i8),
+                2 => _mm256_set1_epi16(self.codes.cast::<i16>().read_unaligned()),
+                4 => _mm256_set1_epi32(self.codes.cast::<i32>().read_unaligned()),
+                _ => _mm256_set1_epi64x(self.codes.cast::<i64>().read_unaligned()),
             }
         }
     }
 }
 
-/// The powers of two of a part.
+/// The scales of a part of one half of a chunk as powers of two. The codes go to the highest byte of the numbers that they belong
+/// to; a number shifted right by one then is the power.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
-pub(super) unsafe fn scales<const WAY: u8>(codes: __m256i, part: usize) -> __m256 {
-    // SAFETY: no memory is touched.
-    let placed = unsafe { _mm256_shuffle_epi8(codes, scale_places::<WAY>(part)) };
-    _mm256_castsi256_ps(_mm256_srli_epi32::<1>(placed))
+pub(super) unsafe fn scales<const WAY: u8>(codes: __m256i, half: usize, part: usize) -> __m256 {
+    let place = |code: usize| {
+        let code = (half * scale_codes::<WAY>() + code) as u8;
+        i32::from_le_bytes([0x80, 0x80, 0x80, code])
+    };
+    let [a, b] = match WAY {
+        TWO => [part, part + 2],
+        FOUR => [0, 1],
+        _ => [0, 0],
+    };
+    let places = _mm256_set_m128i(_mm_set1_epi32(place(b)), _mm_set1_epi32(place(a)));
+    _mm256_castsi256_ps(_mm256_srli_epi32::<1>(_mm256_shuffle_epi8(codes, places)))
+}
+
+/// Asks for the bytes that lie `ahead` bytes from one of a column.
+#[inline(always)]
+pub(super) fn ask(right: &Columns, column: usize, byte: usize, ahead: isize) {
+    let at = right.column(column).wrapping_add(byte).wrapping_offset(ahead);
+    // SAFETY: a prefetch may go anywhere.
+    unsafe { _mm_prefetch::<_MM_HINT_T0>(at.cast()) };
 }
 
 /// The largest of FP8 codes, the sign left out.
@@ -269,26 +282,34 @@ unsafe fn by_columns<const WAY: u8, const ROWS: usize, const SCALED: bool>(job: 
     // SAFETY: the contract of FewKernels.
     unsafe {
         match ROWS {
-            1 if SCALED => (0..count).for_each(|c| tile::<WAY, ROWS, 1, 2, SCALED>(job, c)),
-            1 => (0..count).for_each(|c| tile::<WAY, ROWS, 1, 4, SCALED>(job, c)),
-            2 if SCALED => (0..count).for_each(|c| tile::<WAY, ROWS, 1, 1, SCALED>(job, c)),
-            2 => (0..count).for_each(|c| tile::<WAY, ROWS, 1, 4, SCALED>(job, c)),
+            1 if SCALED => (0..count).for_each(|c| tile::<WAY, ROWS, 1, 2, 2, SCALED>(job, c)),
+            1 => (0..count).for_each(|c| tile::<WAY, ROWS, 1, 4, 2, SCALED>(job, c)),
+            2 if SCALED => (0..count).for_each(|c| tile::<WAY, ROWS, 1, 1, 2, SCALED>(job, c)),
+            2 => (0..count).for_each(|c| tile::<WAY, ROWS, 1, 4, 2, SCALED>(job, c)),
             _ => {
                 for c in (0..count - count % 2).step_by(2) {
-                    tile::<WAY, ROWS, 2, 1, SCALED>(job, c);
+                    tile::<WAY, ROWS, 2, 1, 1, SCALED>(job, c);
                 }
                 if !count.is_multiple_of(2) {
-                    tile::<WAY, ROWS, 1, 1, SCALED>(job, count - 1);
+                    tile::<WAY, ROWS, 1, 1, 1, SCALED>(job, count - 1);
                 }
             }
         }
     }
 }
 
-/// All rows by some columns. CHAINS sums of each are made at once, because one would wait for itself.
-#[inline]
+/// All rows by some columns, in chunks of UNIT times 32 bytes. CHAINS sums of each are made at once, because one would wait
+/// for itself.
+#[inline(never)]
 #[target_feature(enable = "avx2,fma,f16c")]
-unsafe fn tile<const WAY: u8, const ROWS: usize, const COLUMNS: usize, const CHAINS: usize, const SCALED: bool>(
+unsafe fn tile<
+    const WAY: u8,
+    const ROWS: usize,
+    const COLUMNS: usize,
+    const CHAINS: usize,
+    const UNIT: usize,
+    const SCALED: bool,
+>(
     job: &mut FewJob<'_>,
     first: usize,
 ) {
@@ -302,42 +323,46 @@ unsafe fn tile<const WAY: u8, const ROWS: usize, const COLUMNS: usize, const CHA
         let mut most = [_mm256_setzero_si256(); COLUMNS];
         let mut left: *const f32 = job.left.cast();
         let ahead = right.ahead(AHEAD, COLUMNS);
-        let cursors: [Cursor<WAY>; COLUMNS] = std::array::from_fn(|i| Cursor::new(right, first + i));
-        for q in 0..right.bytes.div_ceil(32) {
-            let mut bytes = [_mm256_setzero_si256(); COLUMNS];
+        let cursors: [Cursor<WAY, UNIT>; COLUMNS] = std::array::from_fn(|i| Cursor::new(right, first + i));
+        for q in 0..right.bytes.div_ceil(32 * UNIT) {
+            let mut bytes = [[_mm256_setzero_si256(); UNIT]; COLUMNS];
             for c in 0..COLUMNS {
-                bytes[c] = cursors[c].chunk(q, ahead);
-                if WAY == E4M3 {
-                    most[c] = largest(most[c], bytes[c]);
+                ask(right, first + c, 32 * UNIT * q, ahead);
+                for half in 0..UNIT {
+                    bytes[c][half] = cursors[c].chunk(q).bytes(half);
+                    if WAY == E4M3 {
+                        most[c] = largest(most[c], bytes[c][half]);
+                    }
                 }
             }
-            for part in 0..parts::<WAY>() {
-                let mut block = if SCALED { zero } else { totals };
-                for step in 0..steps::<WAY>() {
-                    let mut decoded = [[_mm256_setzero_ps(); 4]; COLUMNS];
-                    for c in 0..COLUMNS {
-                        decoded[c] = decode::<WAY>(table, bytes[c], part, step);
-                    }
-                    for v in 0..4 {
-                        for r in 0..ROWS {
-                            let x = _mm256_loadu_ps(left.add(8 * r));
-                            for c in 0..COLUMNS {
-                                let sum = &mut block[r][c][v % CHAINS];
-                                *sum = _mm256_fmadd_ps(x, decoded[c][v], *sum);
-                            }
+            for half in 0..UNIT {
+                for part in 0..parts::<WAY>() {
+                    let mut block = if SCALED { zero } else { totals };
+                    for step in 0..steps::<WAY>() {
+                        let mut decoded = [[_mm256_setzero_ps(); 4]; COLUMNS];
+                        for c in 0..COLUMNS {
+                            decoded[c] = decode::<WAY>(table, bytes[c][half], part, step);
                         }
-                        left = left.add(8 * ROWS);
+                        for v in 0..4 {
+                            for r in 0..ROWS {
+                                let x = _mm256_loadu_ps(left.add(8 * r));
+                                for c in 0..COLUMNS {
+                                    let sum = &mut block[r][c][v % CHAINS];
+                                    *sum = _mm256_fmadd_ps(x, decoded[c][v], *sum);
+                                }
+                            }
+                            left = left.add(8 * ROWS);
+                        }
                     }
-                }
-                if !SCALED {
-                    totals = block;
-                    continue;
-                }
-                for c in 0..COLUMNS {
-                    let scale = scales::<WAY>(cursors[c].codes(q), part);
-                    for r in 0..ROWS {
-                        let sum = add_up(block[r][c]);
-                        totals[r][c][0] = _mm256_fmadd_ps(sum, scale, totals[r][c][0]);
+                    if !SCALED {
+                        totals = block;
+                        continue;
+                    }
+                    for c in 0..COLUMNS {
+                        let scale = scales::<WAY>(cursors[c].chunk(q).codes(), half, part);
+                        for r in 0..ROWS {
+                            totals[r][c][0] = _mm256_fmadd_ps(add_up(block[r][c]), scale, totals[r][c][0]);
+                        }
                     }
                 }
             }

@@ -6,13 +6,15 @@ use std::arch::x86_64::*;
 use std::mem::MaybeUninit;
 
 use super::FewJob;
-use super::avx2_few::{AHEAD, Cursor, E4M3, bytes_of, decode, factor, has_nan, largest, parts, scales, steps, vectors};
+use super::avx2_few::{
+    AHEAD, Cursor, E4M3, ask, bytes_of, decode, factor, has_nan, largest, parts, scales, steps, vectors,
+};
 
 /// Rows at most.
 pub(super) const ROWS: usize = 32;
 
 /// Columns of a panel.
-const COLUMNS: usize = 12;
+const COLUMNS: usize = 6;
 
 /// Vectors of a column in a panel: 256 elements, 1 KiB.
 const VECTORS: usize = 32;
@@ -22,7 +24,8 @@ const HIGH: usize = 4;
 const WIDE: usize = 3;
 
 type Panel = [[__m256; VECTORS]; COLUMNS];
-type Sums = [[__m256; ROWS]; COLUMNS];
+/// Sums of a column by the job's rows, one after the other: other strides would share few places of the cache.
+type Sums = [__m256; ROWS * COLUMNS];
 
 /// # Safety
 /// The contract of FewKernels.
@@ -30,8 +33,9 @@ type Sums = [[__m256; ROWS]; COLUMNS];
 pub(super) unsafe fn multiply<const WAY: u8>(job: &mut FewJob<'_>) {
     let mut panel = MaybeUninit::<Panel>::uninit();
     let mut sums = MaybeUninit::<Sums>::uninit();
-    let chunks = job.right.bytes.div_ceil(32);
-    let chunks_together = VECTORS / vectors::<WAY>();
+    let vectors = 2 * vectors::<WAY>();
+    let chunks = job.right.bytes.div_ceil(64);
+    let chunks_together = VECTORS / vectors;
     let count = job.right.count;
     for first in (0..count).step_by(COLUMNS) {
         let columns = COLUMNS.min(count - first);
@@ -45,7 +49,7 @@ pub(super) unsafe fn multiply<const WAY: u8>(job: &mut FewJob<'_>) {
                     let to = (&raw mut (*panel.as_mut_ptr())[c]).cast();
                     *nan |= fill::<WAY>(job, first + c, q, together, to);
                 }
-                let left = job.left.cast::<f32>().add(q * vectors::<WAY>() * job.left_rows * 8);
+                let left = job.left.cast::<f32>().add(q * vectors * job.left_rows * 8);
                 let panel: *const __m256 = panel.as_ptr().cast();
                 let sums: *mut __m256 = sums.as_mut_ptr().cast();
                 let strips = job.rows.div_ceil(HIGH);
@@ -67,7 +71,7 @@ pub(super) unsafe fn multiply<const WAY: u8>(job: &mut FewJob<'_>) {
                         first: left.add(8 * row),
                         step: 8 * job.left_rows,
                     };
-                    strip(rows, panel, columns, together * vectors::<WAY>(), sums.add(row));
+                    strip(rows, panel, columns, together * vectors, sums.add(row), job.rows);
                     row += height;
                 }
             }
@@ -75,7 +79,7 @@ pub(super) unsafe fn multiply<const WAY: u8>(job: &mut FewJob<'_>) {
         for c in 0..columns {
             for r in 0..job.rows {
                 // SAFETY: the sums of these rows and columns were written.
-                let sum = unsafe { super::avx2::add_across((*sums.as_ptr())[c][r]) };
+                let sum = unsafe { super::avx2::add_across((*sums.as_ptr())[c * job.rows + r]) };
                 job.put(r, first + c, if nan[c] { f32::NAN } else { sum });
             }
         }
@@ -88,30 +92,53 @@ pub(super) unsafe fn multiply<const WAY: u8>(job: &mut FewJob<'_>) {
 /// The column and the chunks must be the job's, and their vectors writable.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
-unsafe fn fill<const WAY: u8>(job: &FewJob<'_>, column: usize, q: usize, count: usize, mut to: *mut __m256) -> bool {
+unsafe fn fill<const WAY: u8>(job: &FewJob<'_>, column: usize, q: usize, count: usize, to: *mut __m256) -> bool {
+    let right = &job.right;
+    // SAFETY: the caller's contract.
+    unsafe {
+        match right.scales.is_null() {
+            true => fill_scaled::<WAY, false>(job, column, q..q + count, to),
+            false => fill_scaled::<WAY, true>(job, column, q..q + count, to),
+        }
+    }
+}
+
+/// # Safety
+/// As for [`fill`].
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c")]
+unsafe fn fill_scaled<const WAY: u8, const SCALED: bool>(
+    job: &FewJob<'_>,
+    column: usize,
+    chunks: std::ops::Range<usize>,
+    mut to: *mut __m256,
+) -> bool {
     let right = &job.right;
     let ahead = right.ahead(AHEAD, COLUMNS);
     // SAFETY: the caller's contract.
     unsafe {
         let table = bytes_of(job);
+        let cursor = Cursor::<WAY, 2>::new(right, column);
         let mut most = _mm256_setzero_si256();
-        let cursor = Cursor::<WAY>::new(right, column);
-        for q in q..q + count {
-            let bytes = cursor.chunk(q, ahead);
-            if WAY == E4M3 {
-                most = largest(most, bytes);
-            }
-            let codes = match right.scales.is_null() {
-                true => _mm256_set1_epi8(127),
-                false => cursor.codes(q),
-            };
-            let plain = right.scales.is_null() && factor::<WAY>() == 1.0;
-            for part in 0..parts::<WAY>() {
-                let scale = _mm256_mul_ps(scales::<WAY>(codes, part), _mm256_set1_ps(factor::<WAY>()));
-                for step in 0..steps::<WAY>() {
-                    for value in decode::<WAY>(table, bytes, part, step) {
-                        *to = if plain { value } else { _mm256_mul_ps(value, scale) };
-                        to = to.add(1);
+        for q in chunks {
+            ask(right, column, 64 * q, ahead);
+            let chunk = cursor.chunk(q);
+            for half in 0..2 {
+                let bytes = chunk.bytes(half);
+                if WAY == E4M3 {
+                    most = largest(most, bytes);
+                }
+                for part in 0..parts::<WAY>() {
+                    let mut scale = _mm256_set1_ps(factor::<WAY>());
+                    if SCALED {
+                        scale = _mm256_mul_ps(scale, scales::<WAY>(chunk.codes(), half, part));
+                    }
+                    for step in 0..steps::<WAY>() {
+                        for value in decode::<WAY>(table, bytes, part, step) {
+                            let plain = !SCALED && WAY != E4M3;
+                            *to = if plain { value } else { _mm256_mul_ps(value, scale) };
+                            to = to.add(1);
+                        }
                     }
                 }
             }
@@ -138,15 +165,16 @@ unsafe fn strip<const HIGH: usize, const MORE: bool>(
     columns: usize,
     count: usize,
     sums: *mut __m256,
+    sums_step: usize,
 ) {
     for c in (0..columns).step_by(WIDE) {
         // SAFETY: the caller's contract.
         unsafe {
-            let (panel, sums) = (panel.add(c * VECTORS), sums.add(c * ROWS));
+            let (panel, sums) = (panel.add(c * VECTORS), sums.add(c * sums_step));
             match columns - c {
-                1 => tile::<HIGH, 1, MORE>(rows, panel, count, sums),
-                2 => tile::<HIGH, 2, MORE>(rows, panel, count, sums),
-                _ => tile::<HIGH, WIDE, MORE>(rows, panel, count, sums),
+                1 => tile::<HIGH, 1, MORE>(rows, panel, count, sums, sums_step),
+                2 => tile::<HIGH, 2, MORE>(rows, panel, count, sums, sums_step),
+                _ => tile::<HIGH, WIDE, MORE>(rows, panel, count, sums, sums_step),
             }
         }
     }
@@ -161,6 +189,7 @@ unsafe fn tile<const HIGH: usize, const COLUMNS: usize, const MORE: bool>(
     panel: *const __m256,
     count: usize,
     sums: *mut __m256,
+    sums_step: usize,
 ) {
     // SAFETY: the caller's contract.
     unsafe {
@@ -168,7 +197,7 @@ unsafe fn tile<const HIGH: usize, const COLUMNS: usize, const MORE: bool>(
         if MORE {
             for r in 0..HIGH {
                 for c in 0..COLUMNS {
-                    block[r][c] = *sums.add(c * ROWS + r);
+                    block[r][c] = *sums.add(c * sums_step + r);
                 }
             }
         }
@@ -188,7 +217,7 @@ unsafe fn tile<const HIGH: usize, const COLUMNS: usize, const MORE: bool>(
         }
         for r in 0..HIGH {
             for c in 0..COLUMNS {
-                *sums.add(c * ROWS + r) = block[r][c];
+                *sums.add(c * sums_step + r) = block[r][c];
             }
         }
     }

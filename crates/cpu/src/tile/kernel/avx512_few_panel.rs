@@ -12,7 +12,7 @@ use super::avx512_few_wide::{AHEAD, ask, decode, halves, load, scales, tables, w
 pub(super) const ROWS: usize = 32;
 
 /// Columns of a panel.
-const COLUMNS: usize = 12;
+const COLUMNS: usize = 6;
 
 /// Vectors of a column in a panel: 256 elements, 1 KiB.
 const VECTORS: usize = 16;
@@ -22,7 +22,8 @@ const HIGH: usize = 4;
 const WIDE: usize = 6;
 
 type Panel = [[__m512; VECTORS]; COLUMNS];
-type Sums = [[__m512; ROWS]; COLUMNS];
+/// Sums of a column by the job's rows, one after the other: other strides would share few places of the cache.
+type Sums = [__m512; ROWS * COLUMNS];
 
 /// # Safety
 /// The contract of FewKernels.
@@ -67,7 +68,7 @@ pub(super) unsafe fn multiply<const BITS: usize>(job: &mut FewJob<'_>) {
                         first: left.add(16 * row),
                         step: 16 * job.left_rows,
                     };
-                    strip(rows, panel, columns, together * vectors, sums.add(row));
+                    strip(rows, panel, columns, together * vectors, sums.add(row), job.rows);
                     row += height;
                 }
             }
@@ -75,7 +76,7 @@ pub(super) unsafe fn multiply<const BITS: usize>(job: &mut FewJob<'_>) {
         for c in 0..columns {
             for r in 0..job.rows {
                 // SAFETY: the sums of these rows and columns were written.
-                let sum = unsafe { _mm512_reduce_add_ps((*sums.as_ptr())[c][r]) };
+                let sum = unsafe { _mm512_reduce_add_ps((*sums.as_ptr())[c * job.rows + r]) };
                 job.put(r, first + c, sum);
             }
         }
@@ -129,27 +130,28 @@ unsafe fn strip<const HIGH: usize, const MORE: bool>(
     columns: usize,
     count: usize,
     sums: *mut __m512,
+    sums_step: usize,
 ) {
     let mut c = 0;
     while c < columns {
         // SAFETY: the caller's contract.
         unsafe {
-            let (panel, sums) = (panel.add(c * VECTORS), sums.add(c * ROWS));
+            let (panel, sums) = (panel.add(c * VECTORS), sums.add(c * sums_step));
             c += match columns - c {
                 WIDE.. => {
-                    tile::<HIGH, WIDE, MORE>(rows, panel, count, sums);
+                    tile::<HIGH, WIDE, MORE>(rows, panel, count, sums, sums_step);
                     WIDE
                 }
                 4.. => {
-                    tile::<HIGH, 4, MORE>(rows, panel, count, sums);
+                    tile::<HIGH, 4, MORE>(rows, panel, count, sums, sums_step);
                     4
                 }
                 2.. => {
-                    tile::<HIGH, 2, MORE>(rows, panel, count, sums);
+                    tile::<HIGH, 2, MORE>(rows, panel, count, sums, sums_step);
                     2
                 }
                 _ => {
-                    tile::<HIGH, 1, MORE>(rows, panel, count, sums);
+                    tile::<HIGH, 1, MORE>(rows, panel, count, sums, sums_step);
                     1
                 }
             };
@@ -166,6 +168,7 @@ unsafe fn tile<const HIGH: usize, const COLUMNS: usize, const MORE: bool>(
     panel: *const __m512,
     count: usize,
     sums: *mut __m512,
+    sums_step: usize,
 ) {
     // SAFETY: the caller's contract.
     unsafe {
@@ -173,7 +176,7 @@ unsafe fn tile<const HIGH: usize, const COLUMNS: usize, const MORE: bool>(
         if MORE {
             for r in 0..HIGH {
                 for c in 0..COLUMNS {
-                    block[r][c] = *sums.add(c * ROWS + r);
+                    block[r][c] = *sums.add(c * sums_step + r);
                 }
             }
         }
@@ -193,7 +196,7 @@ unsafe fn tile<const HIGH: usize, const COLUMNS: usize, const MORE: bool>(
         }
         for r in 0..HIGH {
             for c in 0..COLUMNS {
-                *sums.add(c * ROWS + r) = block[r][c];
+                *sums.add(c * sums_step + r) = block[r][c];
             }
         }
     }
