@@ -22,8 +22,8 @@ use super::copy::{self, Names};
 use super::rows::{BYTES, accumulating};
 use super::strided::{Pass, Step};
 
-/// Elements that a thread keeps.
-const ELEMENTS: u32 = 16;
+/// Elements that a thread keeps in each version, as whole vectors: one vector, and more.
+const ELEMENTS: [u32; 1] = [16];
 /// Most instructions of all loops together, each for each element.
 const MAX_SIZE: usize = 3000;
 
@@ -67,7 +67,7 @@ impl Pass<'_> {
             number += count(inst);
         }
         if let Some(loops) = self.row_loops(block, &controls, threads)
-            && self.two_versions(block, &loops, threads)
+            && self.versions(block, &loops, threads)
         {
             return true;
         }
@@ -147,16 +147,18 @@ impl Pass<'_> {
         })
     }
 
-    /// Puts a test before the first loop, with the version for short rows in front of the block's own end.
-    fn two_versions(&mut self, block: &mut Block, loops: &[RowLoop], threads: u32) -> bool {
+    /// Puts a test before the first loop, with the versions for short rows in front of the block's own end.
+    fn versions(&mut self, block: &mut Block, loops: &[RowLoop], threads: u32) -> bool {
         let Some(smallest) = loops.iter().flat_map(|row| row.vectors.values()).copied().min() else {
             return false;
         };
         let width = BYTES / smallest;
-        let count = ELEMENTS.max(width) / width;
         let size: usize = loops.iter().map(|row| row.body.len()).sum();
+        let mut counts: Vec<u32> = ELEMENTS.iter().map(|&elements| elements.div_ceil(width)).collect();
+        counts.dedup();
+        counts.retain(|count| size * (width * count) as usize <= MAX_SIZE);
         let begin = loops[0].at;
-        if size * (width * count) as usize > MAX_SIZE || threads.checked_mul(width * count).is_none() {
+        if counts.is_empty() || threads > 1024 {
             return false;
         }
         let mut late = HashSet::new();
@@ -165,57 +167,64 @@ impl Pass<'_> {
         }
         let mut head = Vec::new();
         let at = block.insts[begin].location;
-        let Some(condition) = self.short_row(&mut head, loops, &late, threads * width * count, width, at) else {
+        let Some((whole, elements)) = self.whole_vectors(&mut head, loops, &late, width, at) else {
             return false;
         };
         let tail = block.insts.split_off(begin);
-        let mut fast = Vec::new();
-        let places = self.places(&mut fast, &loops[0], at, threads, width, count);
-        let mut names = Names::new();
-        let mut seen = HashMap::new();
-        for (index, inst) in tail.iter().enumerate() {
-            match loops.iter().find(|row| row.at == begin + index) {
-                Some(row) => self.straight_row(&mut fast, row, at, &places, &names, &mut seen),
-                None => fast.push(copy::inst(self.kernel, inst, &mut names)),
+        let mut versions = Vec::new();
+        for &count in &counts {
+            let most = self.number_of(&mut head, at, Scalar::U32, u64::from(threads * width * count));
+            let short = self.compare(&mut head, at, CompareOp::Le, elements, most);
+            let condition = self.binary(&mut head, at, BinaryOp::And, whole, short, Type::Scalar(Scalar::Bool));
+            let mut then = Vec::new();
+            let places = self.places(&mut then, &loops[0], at, threads, width, count);
+            let mut names = Names::new();
+            let mut seen = HashMap::new();
+            for (index, inst) in tail.iter().enumerate() {
+                match loops.iter().find(|row| row.at == begin + index) {
+                    Some(row) => self.straight_row(&mut then, row, at, &places, &names, &mut seen),
+                    None => then.push(copy::inst(self.kernel, inst, &mut names)),
+                }
             }
+            versions.push((condition, Block { insts: then }));
+        }
+        let mut rest = Block { insts: tail };
+        for (condition, then) in versions.into_iter().rev() {
+            let op = Op::If {
+                condition,
+                then,
+                otherwise: rest,
+            };
+            rest = Block {
+                insts: vec![copy::plain(at, op)],
+            };
         }
         block.insts.extend(head);
-        block.insts.push(copy::plain(
-            at,
-            Op::If {
-                condition,
-                then: Block { insts: fast },
-                otherwise: Block { insts: tail },
-            },
-        ));
+        block.insts.extend(rest.insts);
         true
     }
 
-    /// Whether a row has whole aligned vectors, and few enough. `None` if that cannot be said before the first loop.
-    fn short_row(
+    /// Whether a row has whole aligned vectors and at least one, and its elements. `None` if that cannot be said before the first loop.
+    fn whole_vectors(
         &mut self,
         out: &mut Vec<Inst>,
         loops: &[RowLoop],
         late: &HashSet<ValueId>,
-        most: u32,
         width: u32,
         at: LocationId,
-    ) -> Option<ValueId> {
+    ) -> Option<(ValueId, ValueId)> {
         let (bool_type, word) = (Type::Scalar(Scalar::Bool), Type::Scalar(Scalar::U64));
         let row = &loops[0];
         if late.contains(&row.bound) {
             return None;
         }
         let count = self.count(out, row, at);
-        let most = self.number_of(out, at, Scalar::U32, u64::from(most));
-        let mut condition = self.compare(out, at, CompareOp::Le, count, most);
         let zero = self.number_of(out, at, Scalar::U32, 0);
         let some = self.compare(out, at, CompareOp::Ne, count, zero);
-        condition = self.binary(out, at, BinaryOp::And, condition, some, bool_type);
         let mask = self.number_of(out, at, Scalar::U32, u64::from(width) - 1);
         let rest = self.binary(out, at, BinaryOp::And, count, mask, Type::Scalar(Scalar::U32));
         let whole = self.compare(out, at, CompareOp::Eq, rest, zero);
-        condition = self.binary(out, at, BinaryOp::And, condition, whole, bool_type);
+        let condition = self.binary(out, at, BinaryOp::And, some, whole, bool_type);
         // Addresses grow by whole vectors from element 0 on.
         let mut low = self.number_of(out, at, Scalar::U64, 0);
         let mut seen = HashMap::new();
@@ -247,7 +256,8 @@ impl Pass<'_> {
         let low = self.binary(out, at, BinaryOp::And, low, mask, word);
         let zero = self.number_of(out, at, Scalar::U64, 0);
         let aligned = self.compare(out, at, CompareOp::Eq, low, zero);
-        Some(self.binary(out, at, BinaryOp::And, condition, aligned, bool_type))
+        let condition = self.binary(out, at, BinaryOp::And, condition, aligned, bool_type);
+        Some((condition, count))
     }
 
     /// Copies what the address of element 0 is made of, if that is the same in the whole threadgroup and known before the loops.
