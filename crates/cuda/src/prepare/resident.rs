@@ -23,7 +23,7 @@ use super::rows::{BYTES, accumulating};
 use super::strided::{Pass, Step};
 
 /// Elements that a thread keeps in each version, as whole vectors: one vector, and more.
-const ELEMENTS: [u32; 1] = [16];
+const ELEMENTS: [u32; 2] = [1, 16];
 /// Most instructions of all loops together, each for each element.
 const MAX_SIZE: usize = 3000;
 
@@ -51,35 +51,51 @@ struct Places {
     inside: Vec<ValueId>,
 }
 
-impl Pass<'_> {
-    /// Gives the first block with loops over a row its second version. Returns true if there was one.
-    pub(super) fn keep_rows(&mut self, block: &mut Block, threads: u32) -> bool {
-        let mut next = 0;
-        self.keep_rows_from(block, threads, &mut next)
-    }
+/// Versions of the end of a block for short rows.
+pub(super) struct Versions {
+    /// Where the end begins.
+    pub at: usize,
+    location: LocationId,
+    /// What the conditions are made of.
+    head: Vec<Inst>,
+    /// The versions with their conditions, shortest rows first.
+    versions: Vec<(ValueId, Block)>,
+}
 
-    fn keep_rows_from(&mut self, block: &mut Block, threads: u32, next: &mut usize) -> bool {
-        // Numbers of the operations with blocks, as the uniformity analysis counts.
+impl Versions {
+    /// The tests, with the block's own end behind them.
+    pub fn before(self, end: Vec<Inst>) -> Vec<Inst> {
+        let mut rest = end;
+        for (condition, then) in self.versions.into_iter().rev() {
+            let op = Op::If {
+                condition,
+                then,
+                otherwise: Block { insts: rest },
+            };
+            rest = vec![copy::plain(self.location, op)];
+        }
+        let mut all = self.head;
+        all.extend(rest);
+        all
+    }
+}
+
+impl Pass<'_> {
+    /// Versions for the first block with loops over a row. `next` is the number of its first operation with blocks, as the uniformity
+    /// analysis counts.
+    pub(super) fn keep_rows(&mut self, block: &Block, next: usize) -> Option<Versions> {
+        let threads = self.threads.filter(|_| self.rows.is_some())?;
         let mut controls = Vec::with_capacity(block.insts.len());
-        let mut number = *next;
+        let mut number = next;
         for inst in &block.insts {
             controls.push(number);
             number += count(inst);
         }
-        if let Some(loops) = self.row_loops(block, &controls, threads)
-            && self.versions(block, &loops, threads)
-        {
-            return true;
-        }
-        for inst in &mut block.insts {
-            *next += usize::from(inst.op.is_structured());
-            for inner in inst.op.blocks_mut().into_iter().flatten() {
-                if self.keep_rows_from(inner, threads, next) {
-                    return true;
-                }
-            }
-        }
-        false
+        let loops = self.row_loops(block, &controls, threads)?;
+        let versions = self.versions(block, &loops, threads)?;
+        // Values are new from here on, and the analysis knows the old ones.
+        self.threads = None;
+        Some(versions)
     }
 
     /// The loops of a block that go over one row.
@@ -147,11 +163,8 @@ impl Pass<'_> {
         })
     }
 
-    /// Puts a test before the first loop, with the versions for short rows in front of the block's own end.
-    fn versions(&mut self, block: &mut Block, loops: &[RowLoop], threads: u32) -> bool {
-        let Some(smallest) = loops.iter().flat_map(|row| row.vectors.values()).copied().min() else {
-            return false;
-        };
+    fn versions(&mut self, block: &Block, loops: &[RowLoop], threads: u32) -> Option<Versions> {
+        let smallest = loops.iter().flat_map(|row| row.vectors.values()).copied().min()?;
         let width = BYTES / smallest;
         let size: usize = loops.iter().map(|row| row.body.len()).sum();
         let mut counts: Vec<u32> = ELEMENTS.iter().map(|&elements| elements.div_ceil(width)).collect();
@@ -159,49 +172,40 @@ impl Pass<'_> {
         counts.retain(|count| size * (width * count) as usize <= MAX_SIZE);
         let begin = loops[0].at;
         if counts.is_empty() || threads > 1024 {
-            return false;
+            return None;
         }
+        let end = &block.insts[begin..];
         let mut late = HashSet::new();
-        for inst in &block.insts[begin..] {
+        for inst in end {
             collect(inst, &mut late);
         }
         let mut head = Vec::new();
-        let at = block.insts[begin].location;
-        let Some((whole, elements)) = self.whole_vectors(&mut head, loops, &late, width, at) else {
-            return false;
-        };
-        let tail = block.insts.split_off(begin);
+        let location = end[0].location;
+        let (whole, elements) = self.whole_vectors(&mut head, loops, &late, width, location)?;
         let mut versions = Vec::new();
         for &count in &counts {
-            let most = self.number_of(&mut head, at, Scalar::U32, u64::from(threads * width * count));
-            let short = self.compare(&mut head, at, CompareOp::Le, elements, most);
-            let condition = self.binary(&mut head, at, BinaryOp::And, whole, short, Type::Scalar(Scalar::Bool));
+            let most = self.number_of(&mut head, location, Scalar::U32, u64::from(threads * width * count));
+            let short = self.compare(&mut head, location, CompareOp::Le, elements, most);
+            let bool_type = Type::Scalar(Scalar::Bool);
+            let condition = self.binary(&mut head, location, BinaryOp::And, whole, short, bool_type);
             let mut then = Vec::new();
-            let places = self.places(&mut then, &loops[0], at, threads, width, count);
+            let places = self.places(&mut then, &loops[0], location, threads, width, count);
             let mut names = Names::new();
             let mut seen = HashMap::new();
-            for (index, inst) in tail.iter().enumerate() {
+            for (index, inst) in end.iter().enumerate() {
                 match loops.iter().find(|row| row.at == begin + index) {
-                    Some(row) => self.straight_row(&mut then, row, at, &places, &names, &mut seen),
+                    Some(row) => self.straight_row(&mut then, row, location, &places, &names, &mut seen),
                     None => then.push(copy::inst(self.kernel, inst, &mut names)),
                 }
             }
             versions.push((condition, Block { insts: then }));
         }
-        let mut rest = Block { insts: tail };
-        for (condition, then) in versions.into_iter().rev() {
-            let op = Op::If {
-                condition,
-                then,
-                otherwise: rest,
-            };
-            rest = Block {
-                insts: vec![copy::plain(at, op)],
-            };
-        }
-        block.insts.extend(head);
-        block.insts.extend(rest.insts);
-        true
+        Some(Versions {
+            at: begin,
+            location,
+            head,
+            versions,
+        })
     }
 
     /// Whether a row has whole aligned vectors and at least one, and its elements. `None` if that cannot be said before the first loop.
