@@ -9,6 +9,12 @@
 // arg 1: buffer float[1000] = zeros
 // expect 1: formula "0.5 * a0[i] * (1 + erf(a0[i] / sqrt(2)))"
 // tolerance: abs 5e-6 rel 1e-5
+// run: f32, far from zero
+// kernel: gelu_f32
+// arg 0: buffer float[1000] = random(1, -3000, 3000)
+// arg 1: buffer float[1000] = zeros
+// expect 1: formula "0.5 * a0[i] * (1 + erf(a0[i] / sqrt(2)))"
+// tolerance: abs 5e-6 rel 1e-5
 // run: f16
 // kernel: gelu_f16
 // arg 0: buffer half[1000] = random(1, -8, 8)

@@ -83,3 +83,36 @@ fn targets() {
         assert!(text.contains(&format!(".target {target}\n")));
     }
 }
+
+fn text_of(source: &str, name: &str, options: &ptx::PtxOptions) -> String {
+    let library = Device::cpu().new_library(source, "k.metal", &CompileOptions::default());
+    let kernel = library.unwrap().kernel(name, &FunctionConstants::new()).unwrap();
+    ptx::compile(&kernel, options).unwrap().text
+}
+
+#[test]
+fn saturation_is_a_part_of_a_fused_sum() {
+    let source = "kernel void k(device float *x, uint i [[thread_position_in_grid]]) {
+        x[i] = metal::saturate(metal::fma(x[i], 0.5f, 1.0f / x[i]));
+    }";
+    let text = text_of(source, "k", &ptx::PtxOptions::default());
+    assert!(text.contains("fma.rn.sat.f32"), "{text}");
+    assert!(!text.contains("add.sat.f32") && !text.contains("div.approx"), "{text}");
+}
+
+/// An element-wise kernel reads its launch's sizes only where its threadgroups have more than one dimension, and positions in threadgroups of
+/// known size need no division.
+#[test]
+fn positions_are_cheap() {
+    let source = "kernel void flat(device float *x, uint i [[thread_position_in_grid]]) { x[i] *= 2; }
+        kernel void square(device float *x, uint2 at [[thread_position_in_threadgroup]]) { x[at.y * 32 + at.x] = at.x; }";
+    let flat = text_of(source, "flat", &ptx::PtxOptions::default());
+    let (skip, load) = (flat.find("bra.uni").unwrap(), flat.find("ld.global").unwrap());
+    assert!(skip < flat.find("div.u32").unwrap() && skip < load, "{flat}");
+    let options = ptx::PtxOptions {
+        shape: Some([32, 8, 1]),
+        ..ptx::PtxOptions::default()
+    };
+    assert!(!text_of(source, "square", &options).contains("div.u32"));
+    assert!(text_of(source, "square", &ptx::PtxOptions::default()).contains("div.u32"));
+}

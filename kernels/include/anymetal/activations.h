@@ -10,25 +10,24 @@
 
 namespace anymetal {
 
-/// x·Φ(x), Φ the normal distribution function: x/2·(1 + erf(x/√2)). The coefficients are those of erf with the powers of √2 in them.
+/// x·Φ(x), Φ the normal distribution function: 1/2 + erf(x/√2)/2. The coefficients are those of erf with the powers of √2 and the half in
+/// them; behind the end of the fit the quotient goes on as a line, so that Φ reaches 0 and 1.
 inline float gelu(float x)
 {
-    const float y = metal::clamp(x, -5.5515f, 5.5515f);
-    const float t = y * y;
-    float p = 4.4876011e-8f;
-    p = metal::fma(p, t, 1.2705497e-5f);
-    p = metal::fma(p, t, 3.4262537e-4f);
-    p = metal::fma(p, t, 9.3840957e-3f);
-    p = metal::fma(p, t, 6.8226419e-2f);
-    p = metal::fma(p, t, 7.9788441e-1f);
+    const float t = metal::min(x * x, 30.819f);
+    float p = 2.2438006e-8f;
+    p = metal::fma(p, t, 6.3527485e-6f);
+    p = metal::fma(p, t, 1.7131269e-4f);
+    p = metal::fma(p, t, 4.6920479e-3f);
+    p = metal::fma(p, t, 3.4113210e-2f);
+    p = metal::fma(p, t, 3.9894220e-1f);
     float q = 1.1884793e-6f;
     q = metal::fma(q, t, 7.4359887e-5f);
     q = metal::fma(q, t, 1.8985538e-3f);
     q = metal::fma(q, t, 2.8791957e-2f);
     q = metal::fma(q, t, 2.5217494e-1f);
     q = metal::fma(q, t, 1.0f);
-    const float half_x = 0.5f * x;
-    return metal::fma(half_x, y * p / q, half_x);
+    return x * metal::saturate(metal::fma(x * p, 1.0f / q, 0.5f));
 }
 
 /// The tanh approximation of GELU: x/2·(1 + tanh(√(2/π)·(x + 0.044715·x³))), by exp2, since tanh(u) = 1 − 2/(e²ᵘ + 1).

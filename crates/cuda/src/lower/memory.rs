@@ -60,6 +60,8 @@ pub(crate) struct AddressForms {
     pub(super) decoded: HashMap<ValueId, (Reg, ElementFormat)>,
     /// `f32` values that were widened from `half`: the `half`.
     pub(super) halves: HashMap<ValueId, Reg>,
+    /// `f32` values that are fused products and sums: their operands.
+    pub(super) fused: HashMap<ValueId, [Reg; 3]>,
     /// The kernel has pointers of 32 bits, so `low` is worth its text.
     short_pointers: bool,
 }

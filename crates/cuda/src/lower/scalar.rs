@@ -80,8 +80,12 @@ impl Lower<'_> {
     pub fn unary(&mut self, to: ValueId, op: UnaryOp, operand: ValueId, mode: MathMode) -> Result {
         let ty = self.scalar(operand);
         let a = self.value(operand);
+        let fused = self.forms.fused.get(&operand).copied();
         let result = if ty == Scalar::Bool {
             emit!(self, Pred, "not.pred", a)
+        } else if let (UnaryOp::Saturate, Scalar::F32, Some([a, b, c])) = (op, ty, fused) {
+            // The assembler does not see that the second operation is a part of the first.
+            emit!(self, F32, "fma.rn.sat.f32", a, b, c)
         } else if ty.is_float() {
             self.float_unary(op, ty, a, mode)?
         } else if a.class == Class::B64 {
@@ -156,6 +160,10 @@ impl Lower<'_> {
         let (a, b) = (self.value(lhs), self.value(rhs));
         let result = if ty == Scalar::Bool {
             self.arithmetic(op, ty, a, b)?
+        } else if (op, ty, mode) == (BinaryOp::Div, Scalar::F32, MathMode::Fast)
+            && self.constant(lhs) == Some(u64::from(1.0f32.to_bits()))
+        {
+            emit!(self, F32, "rcp.approx.ftz.f32", b)
         } else if ty.is_float() {
             self.float_binary(op, ty, a, b, mode)?
         } else if a.class == Class::B64 {
@@ -415,6 +423,9 @@ impl Lower<'_> {
     pub fn ternary(&mut self, to: ValueId, op: TernaryOp, operands: [ValueId; 3], mode: MathMode) -> Result {
         let ty = self.scalar(operands[0]);
         let [a, b, c] = operands.map(|value| self.value(value));
+        if op == TernaryOp::Fma && ty == Scalar::F32 {
+            self.forms.fused.insert(to, [a, b, c]);
+        }
         let result = if ty.is_float() {
             self.float_ternary(op, ty, [a, b, c], mode)?
         } else {

@@ -22,8 +22,8 @@ use super::copy::{self, Names};
 use super::rows::{BYTES, accumulating};
 use super::strided::{Pass, Step};
 
-/// Elements that a thread keeps.
-const ELEMENTS: u32 = 16;
+/// Elements that a thread keeps in each version, as whole vectors: one vector, and more.
+const ELEMENTS: [u32; 2] = [1, 16];
 /// Most instructions of all loops together, each for each element.
 const MAX_SIZE: usize = 3000;
 
@@ -51,35 +51,51 @@ struct Places {
     inside: Vec<ValueId>,
 }
 
-impl Pass<'_> {
-    /// Gives the first block with loops over a row its second version. Returns true if there was one.
-    pub(super) fn keep_rows(&mut self, block: &mut Block, threads: u32) -> bool {
-        let mut next = 0;
-        self.keep_rows_from(block, threads, &mut next)
-    }
+/// Versions of the end of a block for short rows.
+pub(super) struct Versions {
+    /// Where the end begins.
+    pub at: usize,
+    location: LocationId,
+    /// What the conditions are made of.
+    head: Vec<Inst>,
+    /// The versions with their conditions, shortest rows first.
+    versions: Vec<(ValueId, Block)>,
+}
 
-    fn keep_rows_from(&mut self, block: &mut Block, threads: u32, next: &mut usize) -> bool {
-        // Numbers of the operations with blocks, as the uniformity analysis counts.
+impl Versions {
+    /// The tests, with the block's own end behind them.
+    pub fn before(self, end: Vec<Inst>) -> Vec<Inst> {
+        let mut rest = end;
+        for (condition, then) in self.versions.into_iter().rev() {
+            let op = Op::If {
+                condition,
+                then,
+                otherwise: Block { insts: rest },
+            };
+            rest = vec![copy::plain(self.location, op)];
+        }
+        let mut all = self.head;
+        all.extend(rest);
+        all
+    }
+}
+
+impl Pass<'_> {
+    /// Versions for the first block with loops over a row. `next` is the number of its first operation with blocks, as the uniformity
+    /// analysis counts.
+    pub(super) fn keep_rows(&mut self, block: &Block, next: usize) -> Option<Versions> {
+        let threads = self.threads.filter(|_| self.rows.is_some())?;
         let mut controls = Vec::with_capacity(block.insts.len());
-        let mut number = *next;
+        let mut number = next;
         for inst in &block.insts {
             controls.push(number);
             number += count(inst);
         }
-        if let Some(loops) = self.row_loops(block, &controls, threads)
-            && self.two_versions(block, &loops, threads)
-        {
-            return true;
-        }
-        for inst in &mut block.insts {
-            *next += usize::from(inst.op.is_structured());
-            for inner in inst.op.blocks_mut().into_iter().flatten() {
-                if self.keep_rows_from(inner, threads, next) {
-                    return true;
-                }
-            }
-        }
-        false
+        let loops = self.row_loops(block, &controls, threads)?;
+        let versions = self.versions(block, &loops, threads)?;
+        // Values are new from here on, and the analysis knows the old ones.
+        self.threads = None;
+        Some(versions)
     }
 
     /// The loops of a block that go over one row.
@@ -147,75 +163,72 @@ impl Pass<'_> {
         })
     }
 
-    /// Puts a test before the first loop, with the version for short rows in front of the block's own end.
-    fn two_versions(&mut self, block: &mut Block, loops: &[RowLoop], threads: u32) -> bool {
-        let Some(smallest) = loops.iter().flat_map(|row| row.vectors.values()).copied().min() else {
-            return false;
-        };
+    fn versions(&mut self, block: &Block, loops: &[RowLoop], threads: u32) -> Option<Versions> {
+        let smallest = loops.iter().flat_map(|row| row.vectors.values()).copied().min()?;
         let width = BYTES / smallest;
-        let count = ELEMENTS.max(width) / width;
         let size: usize = loops.iter().map(|row| row.body.len()).sum();
+        let mut counts: Vec<u32> = ELEMENTS.iter().map(|&elements| elements.div_ceil(width)).collect();
+        counts.dedup();
+        counts.retain(|count| size * (width * count) as usize <= MAX_SIZE);
         let begin = loops[0].at;
-        if size * (width * count) as usize > MAX_SIZE || threads.checked_mul(width * count).is_none() {
-            return false;
+        if counts.is_empty() || threads > 1024 {
+            return None;
         }
+        let end = &block.insts[begin..];
         let mut late = HashSet::new();
-        for inst in &block.insts[begin..] {
+        for inst in end {
             collect(inst, &mut late);
         }
         let mut head = Vec::new();
-        let at = block.insts[begin].location;
-        let Some(condition) = self.short_row(&mut head, loops, &late, threads * width * count, width, at) else {
-            return false;
-        };
-        let tail = block.insts.split_off(begin);
-        let mut fast = Vec::new();
-        let places = self.places(&mut fast, &loops[0], at, threads, width, count);
-        let mut names = Names::new();
-        let mut seen = HashMap::new();
-        for (index, inst) in tail.iter().enumerate() {
-            match loops.iter().find(|row| row.at == begin + index) {
-                Some(row) => self.straight_row(&mut fast, row, at, &places, &names, &mut seen),
-                None => fast.push(copy::inst(self.kernel, inst, &mut names)),
+        let location = end[0].location;
+        let (whole, elements) = self.whole_vectors(&mut head, loops, &late, width, location)?;
+        let mut versions = Vec::new();
+        for &count in &counts {
+            let most = self.number_of(&mut head, location, Scalar::U32, u64::from(threads * width * count));
+            let short = self.compare(&mut head, location, CompareOp::Le, elements, most);
+            let bool_type = Type::Scalar(Scalar::Bool);
+            let condition = self.binary(&mut head, location, BinaryOp::And, whole, short, bool_type);
+            let mut then = Vec::new();
+            let places = self.places(&mut then, &loops[0], location, threads, width, count);
+            let mut names = Names::new();
+            let mut seen = HashMap::new();
+            for (index, inst) in end.iter().enumerate() {
+                match loops.iter().find(|row| row.at == begin + index) {
+                    Some(row) => self.straight_row(&mut then, row, location, &places, &names, &mut seen),
+                    None => then.push(copy::inst(self.kernel, inst, &mut names)),
+                }
             }
+            versions.push((condition, Block { insts: then }));
         }
-        block.insts.extend(head);
-        block.insts.push(copy::plain(
-            at,
-            Op::If {
-                condition,
-                then: Block { insts: fast },
-                otherwise: Block { insts: tail },
-            },
-        ));
-        true
+        Some(Versions {
+            at: begin,
+            location,
+            head,
+            versions,
+        })
     }
 
-    /// Whether a row has whole aligned vectors, and few enough. `None` if that cannot be said before the first loop.
-    fn short_row(
+    /// Whether a row has whole aligned vectors and at least one, and its elements. `None` if that cannot be said before the first loop.
+    fn whole_vectors(
         &mut self,
         out: &mut Vec<Inst>,
         loops: &[RowLoop],
         late: &HashSet<ValueId>,
-        most: u32,
         width: u32,
         at: LocationId,
-    ) -> Option<ValueId> {
+    ) -> Option<(ValueId, ValueId)> {
         let (bool_type, word) = (Type::Scalar(Scalar::Bool), Type::Scalar(Scalar::U64));
         let row = &loops[0];
         if late.contains(&row.bound) {
             return None;
         }
         let count = self.count(out, row, at);
-        let most = self.number_of(out, at, Scalar::U32, u64::from(most));
-        let mut condition = self.compare(out, at, CompareOp::Le, count, most);
         let zero = self.number_of(out, at, Scalar::U32, 0);
         let some = self.compare(out, at, CompareOp::Ne, count, zero);
-        condition = self.binary(out, at, BinaryOp::And, condition, some, bool_type);
         let mask = self.number_of(out, at, Scalar::U32, u64::from(width) - 1);
         let rest = self.binary(out, at, BinaryOp::And, count, mask, Type::Scalar(Scalar::U32));
         let whole = self.compare(out, at, CompareOp::Eq, rest, zero);
-        condition = self.binary(out, at, BinaryOp::And, condition, whole, bool_type);
+        let condition = self.binary(out, at, BinaryOp::And, some, whole, bool_type);
         // Addresses grow by whole vectors from element 0 on.
         let mut low = self.number_of(out, at, Scalar::U64, 0);
         let mut seen = HashMap::new();
@@ -247,7 +260,8 @@ impl Pass<'_> {
         let low = self.binary(out, at, BinaryOp::And, low, mask, word);
         let zero = self.number_of(out, at, Scalar::U64, 0);
         let aligned = self.compare(out, at, CompareOp::Eq, low, zero);
-        Some(self.binary(out, at, BinaryOp::And, condition, aligned, bool_type))
+        let condition = self.binary(out, at, BinaryOp::And, condition, aligned, bool_type);
+        Some((condition, count))
     }
 
     /// Copies what the address of element 0 is made of, if that is the same in the whole threadgroup and known before the loops.

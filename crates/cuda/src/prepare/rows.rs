@@ -7,7 +7,7 @@
 //! - stores to an element's own place in memory that the kernel does not read.
 //!
 //! Then each lane takes consecutive elements, 16 bytes of the narrowest array: loads and stores become vectors. The row's start has to be
-//! aligned, which the loop looks at; what is left goes to the loops of single elements.
+//! aligned, which is looked at before the loop; what is left goes to the loops of single elements. Long rows take several vectors at once.
 
 use std::collections::{HashMap, HashSet};
 
@@ -23,6 +23,25 @@ use super::strided::{Counting, Pass, Step};
 
 /// Bytes of a vector.
 pub(super) const BYTES: u32 = 16;
+/// Most vectors in flight of one array.
+const MOST_VECTORS: u64 = 4;
+/// Most instructions of a loop's body.
+const MAX_SIZE: usize = 400;
+
+/// What a loop by vectors is made of.
+struct VectorBody {
+    /// The lane's number, 64 bits like the other values.
+    lane: ValueId,
+    /// From the lane's own element to the first that it takes.
+    moved: ValueId,
+    bound: ValueId,
+    /// Vectors in each step.
+    count: u64,
+    /// Elements of a vector.
+    width: u64,
+    /// The loop's own step.
+    step: u64,
+}
 
 /// What has to be known of the whole kernel.
 pub(super) struct Rows {
@@ -110,10 +129,10 @@ impl Pass<'_> {
         let vectors = self.vectors(&all, counting.counter)?;
         let smallest = vectors.values().copied().min()?;
         let width = (BYTES / smallest) as usize;
-        if all.len() * width > 400 {
+        if all.len() * width > MAX_SIZE {
             return None;
         }
-        Some(self.vector_loop(inst, &counting, latch, &all, &vectors, width as u64, step))
+        self.vector_loops(inst, &counting, latch, &all, &vectors, width as u64, step)
     }
 
     /// The accesses of a loop whose elements are neighbours, by position, with the bytes of each; `None` if there is a store that is none.
@@ -236,8 +255,9 @@ impl Pass<'_> {
         })
     }
 
+    /// Loops of several vectors and of one, which begin where the row is aligned.
     #[allow(clippy::too_many_arguments)]
-    fn vector_loop(
+    fn vector_loops(
         &mut self,
         inst: &Inst,
         counting: &Counting,
@@ -246,7 +266,7 @@ impl Pass<'_> {
         vectors: &HashMap<usize, u32>,
         width: u64,
         step: u64,
-    ) -> Vec<Inst> {
+    ) -> Option<Vec<Inst>> {
         let at = inst.location;
         let long = Type::Scalar(Scalar::I64);
         let mut out = Vec::new();
@@ -265,13 +285,134 @@ impl Pass<'_> {
         let vector = self.binary(&mut out, at, BinaryOp::Mul, vector, width_number, long);
         let place = self.binary(&mut out, at, BinaryOp::Add, run, vector, long);
         let moved = self.binary(&mut out, at, BinaryOp::Sub, place, lane, long);
-        // From a lane's first element to the last of the last lane.
-        let reach = self.number(&mut out, at, 31 + (width - 1) * step);
-        let reach = self.binary(&mut out, at, BinaryOp::Sub, reach, lane, long);
         let bound = self.widen(&mut out, at, counting.bound);
+        // All places of the lane are whole vectors apart, so that the first is aligned says it of all.
+        let aligned = self.first_is_aligned(&mut out, at, counting, all, vectors, moved)?;
+        let mut loops = Vec::new();
+        let most = if all.len() * (MOST_VECTORS * width) as usize <= MAX_SIZE {
+            MOST_VECTORS
+        } else {
+            1
+        };
+        for count in [most, 1] {
+            let body = VectorBody {
+                lane,
+                moved,
+                bound,
+                count,
+                width,
+                step,
+            };
+            loops.push(self.vector_loop(inst, counting, latch, all, vectors, &body));
+            if most == 1 {
+                break;
+            }
+        }
+        out.push(copy::plain(
+            at,
+            Op::If {
+                condition: aligned,
+                then: Block {
+                    insts: loops.into_iter().flatten().collect(),
+                },
+                otherwise: Block::default(),
+            },
+        ));
+        Some(out)
+    }
+
+    /// Whether the vectors are aligned that the lane meets first; `None` if only the loop can tell.
+    fn first_is_aligned(
+        &mut self,
+        out: &mut Vec<Inst>,
+        at: LocationId,
+        counting: &Counting,
+        all: &[&Inst],
+        vectors: &HashMap<usize, u32>,
+        moved: ValueId,
+    ) -> Option<ValueId> {
+        let ty = Type::Scalar(counting.ty);
+        let first = copy::emit(self.kernel, out, at, Op::LocalGet(counting.counter), ty);
+        let wide = self.widen(out, at, first);
+        let start = self.binary(out, at, BinaryOp::Add, wide, moved, Type::Scalar(Scalar::I64));
+        let mut names = self.element_names(out, at, counting, all, start);
+        let mut done = HashSet::new();
+        let mut low = self.number_of(out, at, Scalar::U64, 0);
+        let mut positions: Vec<usize> = vectors.keys().copied().collect();
+        positions.sort_unstable();
+        let word = Type::Scalar(Scalar::U64);
+        for &position in &positions {
+            let (Op::Load { pointer, .. } | Op::Store { pointer, .. }) = &all[position].op else {
+                continue;
+            };
+            self.address(all, *pointer, &mut names, out, &mut done);
+            let pointer = names.get(pointer).copied().unwrap_or(*pointer);
+            let op = Op::Bitcast {
+                operand: pointer,
+                to: word,
+            };
+            let bits = copy::emit(self.kernel, out, at, op, word);
+            low = self.binary(out, at, BinaryOp::Or, low, bits, word);
+        }
+        // Nothing may be loaded before it is known that the loop runs.
+        if done.iter().any(|&position| !all[position].op.is_pure()) {
+            return None;
+        }
+        let mask = self.number_of(out, at, Scalar::U64, u64::from(BYTES) - 1);
+        let low = self.binary(out, at, BinaryOp::And, low, mask, word);
+        let zero = self.number_of(out, at, Scalar::U64, 0);
+        Some(self.compare(out, at, CompareOp::Eq, low, zero))
+    }
+
+    /// The names of the counter for an element, and of its extension to 64 bits.
+    fn element_names(
+        &mut self,
+        out: &mut Vec<Inst>,
+        at: LocationId,
+        counting: &Counting,
+        all: &[&Inst],
+        element: ValueId,
+    ) -> Names {
+        let op = Op::Convert {
+            operand: element,
+            to: counting.ty,
+            saturate: false,
+        };
+        let counter = copy::emit(self.kernel, out, at, op, Type::Scalar(counting.ty));
+        let gets: HashSet<ValueId> = all
+            .iter()
+            .filter(|inst| inst.op == Op::LocalGet(counting.counter))
+            .map(|inst| inst.first)
+            .collect();
+        let mut names: Names = gets.iter().map(|&get| (get, counter)).collect();
+        for inst in all {
+            if matches!(&inst.op, Op::Convert { operand, to: Scalar::I64, .. } if gets.contains(operand)) {
+                names.insert(inst.first, element);
+            }
+        }
+        names
+    }
+
+    /// A loop that takes several vectors in each step, as long as the last of them is inside the bound for all lanes.
+    fn vector_loop(
+        &mut self,
+        inst: &Inst,
+        counting: &Counting,
+        latch: &Block,
+        all: &[&Inst],
+        vectors: &HashMap<usize, u32>,
+        body: &VectorBody,
+    ) -> Vec<Inst> {
+        let at = inst.location;
+        let long = Type::Scalar(Scalar::I64);
+        let ty = Type::Scalar(counting.ty);
+        let VectorBody { count, width, step, .. } = *body;
+        let mut out = Vec::new();
+        // From a lane's first element to the last of the last lane.
+        let reach = self.number(&mut out, at, 31 + (count * width - 1) * step);
+        let reach = self.binary(&mut out, at, BinaryOp::Sub, reach, body.lane, long);
 
         let mut main = Vec::new();
-        let ty = Type::Scalar(counting.ty);
         let first = copy::emit(self.kernel, &mut main, at, Op::LocalGet(counting.counter), ty);
         let wide = self.widen(&mut main, at, first);
         let last = self.binary(&mut main, at, BinaryOp::Add, wide, reach, long);
@@ -280,96 +421,54 @@ impl Pass<'_> {
         } else {
             CompareOp::Lt
         };
-        let inside = self.compare(&mut main, at, op, last, bound);
-        let start = self.binary(&mut main, at, BinaryOp::Add, wide, moved, long);
-        let mut wides = Vec::new();
-        let mut counters = Vec::new();
-        for k in 0..width {
-            let by = self.number(&mut main, at, k);
-            let element = self.binary(&mut main, at, BinaryOp::Add, start, by, long);
-            let op = Op::Convert {
-                operand: element,
-                to: counting.ty,
-                saturate: false,
-            };
-            wides.push(element);
-            counters.push(copy::emit(self.kernel, &mut main, at, op, ty));
-        }
-        let gets: HashSet<ValueId> = all
-            .iter()
-            .filter(|inst| inst.op == Op::LocalGet(counting.counter))
-            .map(|inst| inst.first)
-            .collect();
-        let mut names: Vec<Names> = vec![Names::new(); width as usize];
-        for ((names, &counter), &wide) in names.iter_mut().zip(&counters).zip(&wides) {
-            names.extend(gets.iter().map(|&get| (get, counter)));
-            for inst in all {
-                if matches!(&inst.op, Op::Convert { operand, to: Scalar::I64, .. } if gets.contains(operand)) {
-                    names.insert(inst.first, wide);
-                }
-            }
-        }
-        // Addresses of the first elements, and whether they are aligned.
-        let mut done = HashSet::new();
-        let mut low = self.number_of(&mut main, at, Scalar::U64, 0);
-        let mut positions: Vec<usize> = vectors.keys().copied().collect();
-        positions.sort_unstable();
-        let word = Type::Scalar(Scalar::U64);
-        for &position in &positions {
-            let (Op::Load { pointer, .. } | Op::Store { pointer, .. }) = &all[position].op else {
-                continue;
-            };
-            self.address(all, *pointer, &mut names[0], &mut main, &mut done);
-            let pointer = names[0].get(pointer).copied().unwrap_or(*pointer);
-            let op = Op::Bitcast {
-                operand: pointer,
-                to: word,
-            };
-            let bits = copy::emit(self.kernel, &mut main, at, op, word);
-            low = self.binary(&mut main, at, BinaryOp::Or, low, bits, word);
-        }
-        let mask = self.number_of(&mut main, at, Scalar::U64, u64::from(BYTES) - 1);
-        let low = self.binary(&mut main, at, BinaryOp::And, low, mask, word);
-        let zero = self.number_of(&mut main, at, Scalar::U64, 0);
-        let aligned = self.compare(&mut main, at, CompareOp::Eq, low, zero);
-        let bool_type = Type::Scalar(Scalar::Bool);
-        let condition = self.binary(&mut main, at, BinaryOp::And, inside, aligned, bool_type);
+        let inside = self.compare(&mut main, at, op, last, body.bound);
         main.push(copy::plain(
             at,
             Op::If {
-                condition,
+                condition: inside,
                 then: Block::default(),
                 otherwise: Block {
                     insts: vec![copy::plain(at, Op::Break(0))],
                 },
             },
         ));
-        // Each element's work, in step; then what accumulates, element after element.
+        let start = self.binary(&mut main, at, BinaryOp::Add, wide, body.moved, long);
+        let mut names: Vec<Vec<Names>> = Vec::new();
+        for vector in 0..count {
+            let mut elements = Vec::new();
+            for k in 0..width {
+                let by = self.number(&mut main, at, vector * width * step + k);
+                let element = self.binary(&mut main, at, BinaryOp::Add, start, by, long);
+                elements.push(self.element_names(&mut main, at, counting, all, element));
+            }
+            names.push(elements);
+        }
+        // Each element's work, in step, so that all loads come first; then what accumulates, element after element.
         let late = accumulating(all);
         for (position, inst) in all.iter().enumerate() {
             if late.contains(&position) {
                 continue;
             }
-            if let Some(&bytes) = vectors.get(&position) {
-                self.vector_access(inst, bytes, &mut names, &mut main);
-                continue;
-            }
-            for (k, names) in names.iter_mut().enumerate() {
-                let known = inst.count == 1 && names.contains_key(&inst.first);
-                if known && (k > 0 || !done.contains(&position)) || k == 0 && done.contains(&position) {
+            for vector in &mut names {
+                if let Some(&bytes) = vectors.get(&position) {
+                    self.vector_access(inst, bytes, vector, &mut main);
                     continue;
                 }
-                main.push(copy::inst(self.kernel, inst, names));
+                for names in vector {
+                    if inst.count != 1 || !names.contains_key(&inst.first) {
+                        main.push(copy::inst(self.kernel, inst, names));
+                    }
+                }
             }
         }
-        for names in &mut names {
+        for names in names.iter_mut().flatten() {
             for (position, inst) in all.iter().enumerate() {
                 if late.contains(&position) {
                     main.push(copy::inst(self.kernel, inst, names));
                 }
             }
         }
-        let on = self.number_of(&mut main, at, counting.ty, (width - 1) * step);
+        let on = self.number_of(&mut main, at, counting.ty, (count * width - 1) * step);
         let next = self.binary(&mut main, at, BinaryOp::Add, first, on, ty);
         main.push(copy::plain(
             at,
@@ -576,7 +675,7 @@ mod tests {
 
     #[test]
     fn fast_sums_of_whole_simdgroups_read_vectors() {
-        assert_eq!(shape(&prepared("fast", Some([256, 1, 1]))), (3, 4, 4));
+        assert_eq!(shape(&prepared("fast", Some([256, 1, 1]))), (4, 4, 16));
     }
 
     #[test]

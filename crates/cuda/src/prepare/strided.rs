@@ -23,22 +23,12 @@ const MAX_STEPS: usize = 8;
 /// Most instructions that the steps may have together.
 const MAX_SIZE: usize = 320;
 
-/// Does it to all loops that qualify, once rows that threads can keep have their own version.
+/// Does it to all loops that qualify. Rows that threads can keep get their own versions.
 pub(super) fn run(kernel: &mut Kernel, options: &PtxOptions) {
-    let threads: Option<u32> = options.shape.map(|shape| shape.iter().product());
-    let whole = threads.filter(|threads| threads.is_multiple_of(32) && options.unaliased);
-    if let Some(threads) = whole {
-        pass(kernel, options, true, |pass, body| {
-            pass.keep_rows(body, threads);
-        });
-    }
-    pass(kernel, options, whole.is_some(), |pass, body| pass.block(body));
-}
-
-/// Runs a part of the work with fresh knowledge of the kernel.
-fn pass(kernel: &mut Kernel, options: &PtxOptions, with_rows: bool, work: impl FnOnce(&mut Pass<'_>, &mut Block)) {
     let effects = Effects::of(kernel);
-    let rows = with_rows.then(|| Rows::of(kernel, &effects));
+    let threads: Option<u32> = options.shape.map(|shape| shape.iter().product());
+    let threads = threads.filter(|threads| threads.is_multiple_of(32) && options.unaliased);
+    let rows = threads.is_some().then(|| Rows::of(kernel, &effects));
     let mut constants = HashMap::new();
     kernel.body.for_each_inst(&mut |inst| {
         if let Op::Const(value) = inst.op {
@@ -46,15 +36,16 @@ fn pass(kernel: &mut Kernel, options: &PtxOptions, with_rows: bool, work: impl F
         }
     });
     let mut body = std::mem::take(&mut kernel.body);
-    let mut pass = Pass {
+    Pass {
         kernel,
         effects,
         constants,
         unaliased: options.unaliased,
         rows,
+        threads,
         next_control: 0,
-    };
-    work(&mut pass, &mut body);
+    }
+    .block(&mut body);
     kernel.body = body;
 }
 
@@ -65,6 +56,8 @@ pub(super) struct Pass<'a> {
     pub unaliased: bool,
     /// Where whole SIMD-groups may share out the elements of a row anew.
     pub rows: Option<Rows>,
+    /// Threads of every threadgroup, as long as rows may be kept.
+    pub threads: Option<u32>,
     /// Number of the next operation with blocks, as the uniformity analysis counts.
     next_control: usize,
 }
@@ -91,8 +84,13 @@ pub(super) enum Step {
 
 impl Pass<'_> {
     fn block(&mut self, block: &mut Block) {
+        let versions = self.keep_rows(block, self.next_control);
         let insts = std::mem::take(&mut block.insts);
-        for mut inst in insts {
+        let mut end = 0;
+        for (index, mut inst) in insts.into_iter().enumerate() {
+            if versions.as_ref().is_some_and(|versions| versions.at == index) {
+                end = block.insts.len();
+            }
             let control = self.next_control;
             self.next_control += usize::from(inst.op.is_structured());
             for inner in inst.op.blocks_mut().into_iter().flatten() {
@@ -109,6 +107,10 @@ impl Pass<'_> {
                 }
             }
             block.insts.push(inst);
+        }
+        if let Some(versions) = versions {
+            let own = block.insts.split_off(end);
+            block.insts.extend(versions.before(own));
         }
     }
 
