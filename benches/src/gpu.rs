@@ -221,8 +221,27 @@ impl Bench<'_> {
                     .collect();
                 self.report(&format!("linear_{name}"), &format!("{rows}x{N}x{N}"), &works)?;
             }
+            self.many_rows(name, &weights)?;
         }
         Ok(())
+    }
+
+    /// As many rows as weights have, beside which reading the weights is nothing.
+    fn many_rows(&self, name: &str, weights: &Buffer) -> Result<()> {
+        const N: usize = 4096;
+        let kernel = format!("quantised_linear_{name}_f16_128x256");
+        let kernel = pipeline(self.device, "quantised_linear.metal", &kernel)?;
+        let x = self.filled(ElementFormat::F16, N * N, 3)?;
+        let (y, scales) = (self.device.new_buffer(N * N * 2)?, self.scales(N * N / 32)?);
+        let work = Work {
+            pipeline: &kernel,
+            buffers: vec![(&x, 0), (weights, 0), (&scales, 0), (&y, 0)],
+            bytes: ints(&[N as i32; 3]),
+            grid: [N / 256, N / 128, 1].into(),
+            threads: 256.into(),
+            exact: false,
+        };
+        self.report(&format!("linear_{name}"), &format!("{N}x{N}x{N}"), &[work])
     }
 
     fn attention(&self) -> Result<()> {

@@ -1,7 +1,7 @@
 //! Packed elements to elements of 16 bits.
 //!
-//! What comes out is exact: each code is a number of the staged type, and a scale is a power of two. Scaled elements are `bfloat`; only where one leaves
-//! its range is it rounded (below 2⁻¹²⁶) or infinite (from 2¹²⁸ on).
+//! What comes out is exact: each code is a number of the staged type, and a scale is a power of two. Scaled elements are `bfloat` (beside `half`:
+//! [`level`](super::level)); only where one leaves its range is it rounded (below 2⁻¹²⁶) or infinite (from 2¹²⁸ on).
 
 use anymetal_formats::ElementFormat;
 
@@ -85,7 +85,7 @@ impl Engine<'_> {
         bits
     }
 
-    /// Elements as words of two, those of each word in order. A scale makes them `bfloat`.
+    /// Elements as words of two, those of each word in order; a scale is of the staged type.
     pub(super) fn widen(&mut self, packing: Packing, words: &[Reg], scale: Option<Reg>) -> Vec<Reg> {
         let wide = match packing {
             Packing::Plain => words.to_vec(),

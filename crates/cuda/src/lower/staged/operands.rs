@@ -226,12 +226,17 @@ impl Lower<'_> {
         tensor: &TensorRef,
         packing: Packing,
         source: &Source,
+        levelled: bool,
     ) -> Option<(Imaged, Reg)> {
         let Some(Root::Argument(argument)) = self.effects.roots(tensor.pointer).only() else {
             return None;
         };
         let growth = packing.growth();
-        let request = ImageRequest { argument, growth };
+        let request = ImageRequest {
+            argument,
+            growth,
+            levels: levelled,
+        };
         let place = self.parameters.add_image();
         self.images.push(request);
         let at = self.parameters.argument(argument);
@@ -290,6 +295,13 @@ impl Lower<'_> {
             address: self.value(plane.pointer),
             pitch: self.value(plane.strides[1]),
         });
+        let levels = levelled.then(|| {
+            let address = self.reg(Class::B64);
+            ptx!(self, "mad.lo.u64 {address}, {bytes}, {growth}, {image}");
+            ptx!(self, "add.u64 {address}, {address}, 15");
+            ptx!(self, "and.b64 {address}, {address}, -16");
+            address
+        });
         let original = Original {
             pointer,
             pitch: source.pitch,
@@ -299,6 +311,7 @@ impl Lower<'_> {
             scales,
             image: base,
             flags,
+            levels,
             first: first_row,
             count: source.rows,
         };
