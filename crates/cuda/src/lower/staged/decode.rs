@@ -163,11 +163,7 @@ impl Engine<'_> {
     /// The fields of E2M1 are where those of the wider type are, but for the bias of the exponent.
     fn widen_e2m1(&mut self, pair: Reg, half: bool) -> Reg {
         // The mantissa's bit is the wider one's upper one; 2^14 or 2^126 makes up for the bias.
-        let (shift, fields, bias) = if half {
-            (9, 0x0e00, 0x7400)
-        } else {
-            (6, 0x01c0, 0x7e80)
-        };
+        let (shift, fields, bias) = if half { (9, 0x0e00, 0x7400) } else { (6, 0x01c0, 0x7e80) };
         let (sign, rest, bits) = (self.r(), self.r(), self.r());
         put!(self, "shl.b32 {sign}, {pair}, 12");
         put!(self, "and.b32 {sign}, {sign}, 0x{:x}", twice(0x8000));

@@ -236,11 +236,7 @@ impl Engine<'_> {
         put!(self, "min.u32 {rows}, {rows}, {}", 1 << PIECE);
         self.widen_rows(original, row, rows);
         self.publish();
-        put!(
-            self,
-            "@{leads} st.release.gpu.global.b32 [{at}+{}], 2",
-            words::PIECES
-        );
+        put!(self, "@{leads} st.release.gpu.global.b32 [{at}+{}], 2", words::PIECES);
         self.writer.place(next);
         put!(self, "add.u32 {piece}, {piece}, {}", self.plan.warps);
         put!(self, "bra.uni {top}");
@@ -279,7 +275,12 @@ impl Engine<'_> {
         put!(self, "mov.b32 {left}, {rows}");
         let (first, image_pitch, level) = (self.r(), self.d(), self.r());
         put!(self, "mov.b32 {first}, {at}");
-        put!(self, "mul.lo.u64 {image_pitch}, {}, {}", original.pitch, packing.growth());
+        put!(
+            self,
+            "mul.lo.u64 {image_pitch}, {}, {}",
+            original.pitch,
+            packing.growth()
+        );
         let ahead = self.batch(original);
         let now = self.batch(original);
         let (more, top) = (self.p(), self.writer.label());
@@ -324,11 +325,7 @@ impl Engine<'_> {
             });
             let wide = self.widen(packing, words, scale);
             let list = wide.iter().map(Reg::to_string).collect::<Vec<_>>().join(", ");
-            put!(
-                self,
-                "@{there} st.global.v4.b32 [{to}+{}], {{{list}}}",
-                2 * SPAN * span
-            );
+            put!(self, "@{there} st.global.v4.b32 [{to}+{}], {{{list}}}", 2 * SPAN * span);
         }
         put!(self, "@{more} bra {top}");
     }

@@ -165,9 +165,11 @@ impl Engine<'_> {
                 32 * pair
             );
             for block in 0..plan.blocks() {
-                for place in 0..4 {
-                    let sum = sums[(4 * (block * pairs + pair) + place) as usize];
-                    put!(self, "mul.f32 {sum}, {sum}, {}", factors[(place % 2) as usize]);
+                for half in 0..2 {
+                    let at = plan.sum_at(block, pair, half);
+                    for (sum, factor) in sums[at..at + 2].iter().zip(factors) {
+                        put!(self, "mul.f32 {sum}, {sum}, {factor}");
+                    }
                 }
             }
         }

@@ -15,6 +15,7 @@ mod operands;
 mod order;
 mod plan;
 mod select;
+pub(crate) mod tensor_map;
 #[cfg(test)]
 mod tests;
 mod widened;
@@ -25,7 +26,8 @@ use self::decode::Packing;
 use self::engine::{Engine, Source};
 use self::epilogue::Target;
 use self::image::Original;
-use self::plan::{Input, Plan, Side};
+pub(crate) use self::plan::Input;
+use self::plan::{Plan, Side};
 use self::select::Feed;
 use self::widened::Packed;
 use super::{Lower, Result};
@@ -179,8 +181,7 @@ impl Lower<'_> {
             if packings[index] == Packing::Plain {
                 continue;
             }
-            if let Some((imaged, there)) =
-                self.staged_image(tensors[index], packings[index], &sources[index], levelled)
+            if let Some((imaged, there)) = self.staged_image(tensors[index], packings[index], &sources[index], levelled)
             {
                 ptx!(self, "and.pred {all}, {all}, {there}");
                 originals.push(imaged.original);

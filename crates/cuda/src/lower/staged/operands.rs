@@ -7,16 +7,15 @@ use super::decode::{Packing, Scales, UNIT};
 use super::engine::Source;
 use super::epilogue::{Output, Target};
 use super::image::Original;
-use super::plan::{MAP_BYTES, Plan, Side};
+use super::plan::{Plan, Side};
 use super::select::Feed;
+use super::tensor_map::{MAP_BYTES, PITCH_LIMIT};
 use crate::abi;
 use crate::lower::Lower;
 use crate::options::ImageRequest;
 use crate::ptx;
 use crate::ptx::{Class, Reg};
 
-/// Pitches and extents stay below this in tensor maps.
-const PITCH_LIMIT: u64 = 1 << 40;
 /// K at most, so that positions stay in 32 bits.
 const DEPTH_LIMIT: u32 = 0x7fff_ff00;
 /// Blocks from which on an image pays.

@@ -7,7 +7,11 @@ fn product(types: [&str; 3], tile: [u32; 2], simdgroups: u32, more: &str, option
         true => format!(" scales {{%{at} device fp8_ue8m0 block [32, 1] strides [%9, %10]}}"),
         false => String::new(),
     };
-    let left_scales = if more.contains("right") { String::new() } else { scales(3) };
+    let left_scales = if more.contains("right") {
+        String::new()
+    } else {
+        scales(3)
+    };
     let flags = more.replace("scaled", "").replace("right", "");
     let text = format!(
         r#"kernel "product" {{
@@ -153,6 +157,12 @@ fn scaled_weights_beside_half_have_levels() {
     assert!(module.images[0].levels && module.images[0].growth == 4);
     assert!(module.text.contains("m64n256k16.f32.f16.f16") && module.text.contains("redux.sync.max.u32"));
     // What is accumulated begins as the destination's elements, which have no level.
-    let more = product(["f16", "fp4_e2m1", "f32"], [128, 256], 8, "scaled right accumulate", on(90));
+    let more = product(
+        ["f16", "fp4_e2m1", "f32"],
+        [128, 256],
+        8,
+        "scaled right accumulate",
+        on(90),
+    );
     assert!(more.images.is_empty() && !more.text.contains("wgmma"));
 }
