@@ -1,10 +1,11 @@
 // Y = X·Wᵀ with quantised weights and few rows of half activations: the products of a language model that writes one token, or a
 // few, at a time.
 //
-//   kernel name   quantised_linear_{int4,mxint4,mxfp4,mxfp8,mxfp8_e5m2}_{f16,f32}{,_64}
-//                 the second type is Y's; _64 has tiles of 64 columns, which keep a GPU's cores busy where N is not large
-//   grid          threadgroups (ceil(N / 128), ceil(M / 16), 1), or (ceil(N / 64), …)
-//   threads       128: four SIMD-groups share a tile; 512, sixteen, with _64
+//   kernel name   quantised_linear_{int4,mxint4,mxfp4,mxfp8,mxfp8_e5m2}_{f16,f32}{,_64,_128x256}
+//                 the second type is Y's; _64 has tiles of 64 columns, which keep a GPU's cores busy where N is not large; _128x256
+//                 has tiles for many rows, as a prompt has them
+//   grid          threadgroups (ceil(N / 128), ceil(M / 16), 1), (ceil(N / 64), …), or (ceil(N / 256), ceil(M / 128), 1)
+//   threads       128: four SIMD-groups share a tile; 512, sixteen, with _64; 256, eight, with _128x256
 //
 //   buffer 0      X [M, K], half
 //   buffer 1      W [N, K]: packed elements, each row without gaps (K is a multiple of 32)
@@ -22,8 +23,6 @@
 using namespace metal;
 using namespace mpp::tensor_ops;
 
-constant constexpr int TILE_M = 16;
-
 /// Sizes of one dispatch.
 struct linear_sizes {
     int m;
@@ -33,7 +32,7 @@ struct linear_sizes {
 
 using block_scales = tensor_blockwise<tensor_plane_scales, device metal_fp8_ue8m0_format, 32, 1>;
 
-template <int TILE_N, int GROUPS, typename Left, typename Right, typename Product>
+template <int TILE_M, int TILE_N, int GROUPS, typename Left, typename Right, typename Product>
 inline void multiply_tile(thread Left& left, thread Right& right, thread Product& product, uint2 tgid)
 {
     auto left_tile = left.slice(0, tgid.y * TILE_M);
@@ -45,7 +44,7 @@ inline void multiply_tile(thread Left& left, thread Right& right, thread Product
     op.run(left_tile, right_tile, product_tile);
 }
 
-template <typename W, typename Y, bool SCALED, int TILE_N, int GROUPS>
+template <typename W, typename Y, bool SCALED, int TILE_M, int TILE_N, int GROUPS>
 [[kernel]] void quantised_linear(device half* x [[buffer(0)]],
                                  device uchar* w [[buffer(1)]],
                                  device uchar* scales [[buffer(2)]],
@@ -59,21 +58,23 @@ template <typename W, typename Y, bool SCALED, int TILE_N, int GROUPS>
     if constexpr (SCALED) {
         tensor<device W, dextents<int, 2>, tensor_inline, block_scales> right(
             w, dextents<int, 2>(size.k, size.n), strides, block_scales(scales));
-        multiply_tile<TILE_N, GROUPS>(left, right, product, tgid);
+        multiply_tile<TILE_M, TILE_N, GROUPS>(left, right, product, tgid);
     } else {
         tensor<device W, dextents<int, 2>, tensor_inline> right(w, dextents<int, 2>(size.k, size.n), strides);
-        multiply_tile<TILE_N, GROUPS>(left, right, product, tgid);
+        multiply_tile<TILE_M, TILE_N, GROUPS>(left, right, product, tgid);
     }
 }
 
 #define INSTANTIATE(name, ...) \
     template [[host_name(name)]] [[kernel]] decltype(quantised_linear<__VA_ARGS__>) quantised_linear<__VA_ARGS__>;
 
-#define QUANTISED_LINEAR(name, W, SCALED)                                   \
-    INSTANTIATE("quantised_linear_" name "_f16", W, half, SCALED, 128, 4)   \
-    INSTANTIATE("quantised_linear_" name "_f32", W, float, SCALED, 128, 4)  \
-    INSTANTIATE("quantised_linear_" name "_f16_64", W, half, SCALED, 64, 16) \
-    INSTANTIATE("quantised_linear_" name "_f32_64", W, float, SCALED, 64, 16)
+#define QUANTISED_LINEAR(name, W, SCALED)                                               \
+    INSTANTIATE("quantised_linear_" name "_f16", W, half, SCALED, 16, 128, 4)            \
+    INSTANTIATE("quantised_linear_" name "_f32", W, float, SCALED, 16, 128, 4)           \
+    INSTANTIATE("quantised_linear_" name "_f16_64", W, half, SCALED, 16, 64, 16)         \
+    INSTANTIATE("quantised_linear_" name "_f32_64", W, float, SCALED, 16, 64, 16)        \
+    INSTANTIATE("quantised_linear_" name "_f16_128x256", W, half, SCALED, 128, 256, 8)   \
+    INSTANTIATE("quantised_linear_" name "_f32_128x256", W, float, SCALED, 128, 256, 8)
 
 QUANTISED_LINEAR("int4", int4b_format, false)
 QUANTISED_LINEAR("mxint4", int4b_format, true)

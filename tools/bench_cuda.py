@@ -25,7 +25,7 @@ import torch
 import torch.nn.functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-NAMES = ("matmul", "fp8", "mxfp8", "linear", "attention", "elementwise", "rows", "transpose")
+NAMES = ("matmul", "fp8", "mxfp8", "linear", "prompt", "attention", "elementwise", "rows", "transpose")
 Results = dict[tuple[str, str, str], float]
 
 
@@ -93,6 +93,14 @@ def linear(seconds: float, keep: Callable[[str, str, str, float], None]) -> None
             size = n * n * bits // 8 + scales * n * n // 32
             keep(f"linear_{name}", shape, "copy bandwidth", size / rate)
             keep(f"linear_{name}", shape, "torch.matmul bf16", dense)
+
+
+def prompt(seconds: float, keep: Callable[[str, str, str, float], None]) -> None:
+    n = 4096
+    x, w = normal(n, n, dtype=torch.float16), normal(n, n, dtype=torch.float16)
+    dense = measure([lambda: x @ w.T], seconds)
+    for name in ("int4", "mxint4", "mxfp4", "mxfp8"):
+        keep(f"linear_{name}", f"{n}x{n}x{n}", "torch.matmul f16", dense)
 
 
 def attention(seconds: float, keep: Callable[[str, str, str, float], None]) -> None:

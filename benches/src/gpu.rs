@@ -11,11 +11,12 @@ use crate::kernels::{ints, library, pipeline};
 use crate::{Result, random};
 
 /// What `--device cuda` measures.
-pub const NAMES: [&str; 8] = [
+pub const NAMES: [&str; 9] = [
     "matmul",
     "fp8",
     "mxfp8",
     "linear",
+    "prompt",
     "attention",
     "elementwise",
     "rows",
@@ -61,6 +62,7 @@ pub fn run(device: &Device, names: &[String], seconds: f64, shape: &str) -> Resu
             "fp8" => bench.fp8()?,
             "mxfp8" => bench.mxfp8()?,
             "linear" => bench.linear()?,
+            "prompt" => bench.prompt()?,
             "attention" => bench.attention()?,
             "elementwise" => bench.elementwise()?,
             "rows" => bench.rows()?,
@@ -221,6 +223,33 @@ impl Bench<'_> {
                     .collect();
                 self.report(&format!("linear_{name}"), &format!("{rows}x{N}x{N}"), &works)?;
             }
+        }
+        Ok(())
+    }
+
+    /// Many rows by quantised weights, as a prompt has them.
+    fn prompt(&self) -> Result<()> {
+        const N: usize = 4096;
+        let x = self.filled(ElementFormat::F16, N * N, 1)?;
+        let (y, scales) = (self.device.new_buffer(N * N * 2)?, self.scales(N * N / 32)?);
+        for (name, format) in [
+            ("int4", ElementFormat::Int4B),
+            ("mxint4", ElementFormat::Int4B),
+            ("mxfp4", ElementFormat::Fp4E2M1),
+            ("mxfp8", ElementFormat::Fp8E4M3),
+        ] {
+            let kernel = format!("quantised_linear_{name}_f16_128x256");
+            let kernel = pipeline(self.device, "quantised_linear.metal", &kernel)?;
+            let weights = self.filled(format, N * N, 2)?;
+            let work = Work {
+                pipeline: &kernel,
+                buffers: vec![(&x, 0), (&weights, 0), (&scales, 0), (&y, 0)],
+                bytes: ints(&[N as i32; 3]),
+                grid: [N / 256, N / 128, 1].into(),
+                threads: 256.into(),
+                exact: false,
+            };
+            self.report(&format!("linear_{name}"), &format!("{N}x{N}x{N}"), &[work])?;
         }
         Ok(())
     }

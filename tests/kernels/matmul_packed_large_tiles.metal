@@ -41,17 +41,17 @@
 // run: int4 from element 32 on
 // kernel: int4_from_32
 // arg 0: tensor bfloat (352, 300) = random(1)
-// arg 1: tensor int4 (352, 700) = random(2)
+// arg 1: tensor int4 (352, 700) = formula "i % 352 == 16 || i % 352 == 17 || i % 352 == 33 || i % 352 == 351 ? (floor(i / 352) + 3) % 8 - 4 : 0"
 // arg 2: tensor float (512, 256) = zeros
 // grid: threadgroups 2 4 1
-// expect 2: formula "sum(k, 32, 352, a0[(floor(i / 512) + 3) * 352 + k] * a1[(i % 512 + 5) * 352 + k])"
+// expect 2: formula "(i % 8 - 4) * (a0[(floor(i / 512) + 3) * 352 + 33] + a0[(floor(i / 512) + 3) * 352 + 351])"
 // run: int4 from an element inside a byte on
 // kernel: int4_from_17
 // arg 0: tensor bfloat (352, 300) = random(1)
-// arg 1: tensor int4 (352, 700) = random(2)
+// arg 1: tensor int4 (352, 700) = formula "i % 352 == 16 || i % 352 == 17 || i % 352 == 33 || i % 352 == 351 ? (floor(i / 352) + 3) % 8 - 4 : 0"
 // arg 2: tensor float (512, 256) = zeros
 // grid: threadgroups 2 4 1
-// expect 2: formula "sum(k, 17, 352, a0[(floor(i / 512) + 3) * 352 + k] * a1[(i % 512 + 5) * 352 + k])"
+// expect 2: formula "(i % 8 - 4) * (a0[(floor(i / 512) + 3) * 352 + 33] + a0[(floor(i / 512) + 3) * 352 + 351] + a0[(floor(i / 512) + 3) * 352 + 17])"
 // run: scaled int4
 // kernel: bf16_mxint4
 // arg 0: tensor bfloat (352, 300) = random(8)
@@ -80,21 +80,80 @@
 // arg 2: tensor float (700, 300) = zeros
 // grid: threadgroups 3 3 1
 // expect 2: formula "i % 2 == 1 ? 0 / 0 : 288"
+// run: half by scaled fp4
+// kernel: half_mxfp4
+// arg 0: tensor half (352, 300) = random(18)
+// arg 1: tensor fp4_e2m1 (352, 700) scales (32, 1) = random(19, -6, 6)
+// arg 2: tensor float (700, 300) = zeros
+// grid: threadgroups 3 3 1
+// expect 2: matmul(0, 1, transpose_right)
+// run: half by scaled fp4, scales at the ends of their range
+// kernel: half_mxfp4
+// arg 0: tensor half (256, 300) = random(18)
+// arg 1: tensor fp4_e2m1 (256, 700) scales (32, 1) = random(19, -6, 6) scales [0]
+// arg 2: tensor float (700, 300) = fill(1)
+// grid: threadgroups 3 3 1
+// tolerance: abs 1e-41 rel 0
+// expect 2: matmul(0, 1, transpose_right)
+// run: half by scaled fp4, scales far apart in some rows and not a number in others
+// kernel: half_mxfp4
+// arg 0: tensor half (256, 300) = fill(1)
+// arg 1: tensor fp4_e2m1 (256, 700) scales (32, 1) = fill(1) scales [127, 127, 127, 127, 127, 127, 127, 127, 127, 127, 127, 127, 254, 127, 127, 127, 100, 100, 127, 136, 127, 120, 120, 100, 127, 127, 127, 127, 127, 127, 127, 255]
+// arg 2: tensor float (700, 300) = zeros
+// grid: threadgroups 3 3 1
+// tolerance: abs 0 rel 1e-6
+// expect 2: formula "i % 4 == 0 ? 256 : i % 4 == 1 ? 32 * (exp2(127) + 7) : i % 4 == 2 ? 32 * (3 * exp2(-27) + 2 * exp2(-7) + 512 + 2) : 0 / 0"
+// run: half by scaled fp8 into half
+// kernel: half_mxfp8
+// arg 0: tensor half (352, 300) = random(20)
+// arg 1: tensor fp8_e4m3 (352, 700) scales (32, 1) = random(21)
+// arg 2: tensor half (700, 300) = zeros
+// grid: threadgroups 3 3 1
+// tolerance: abs 5e-2 rel 2e-3
+// expect 2: matmul(0, 1, transpose_right)
+// run: half by scaled fp8 e5m2
+// kernel: half_mxfp8_e5m2
+// arg 0: tensor half (352, 300) = random(22)
+// arg 1: tensor fp8_e5m2 (352, 700) scales (32, 1) = random(23) scales [127, 121, 125, 124, 127, 120, 127]
+// arg 2: tensor float (700, 300) = zeros
+// grid: threadgroups 3 3 1
+// expect 2: matmul(0, 1, transpose_right)
+// run: half by scaled int4
+// kernel: half_mxint4
+// arg 0: tensor half (352, 300) = random(24)
+// arg 1: tensor int4 (352, 700) scales (32, 1) = random(25)
+// arg 2: tensor float (700, 300) = zeros
+// grid: threadgroups 3 3 1
+// expect 2: matmul(0, 1, transpose_right)
+// run: half by scaled fp4, accumulated
+// kernel: half_mxfp4_more
+// arg 0: tensor half (96, 300) = random(26)
+// arg 1: tensor fp4_e2m1 (96, 700) scales (32, 1) = random(27, -6, 6)
+// arg 2: tensor float (700, 300) = random(28)
+// grid: threadgroups 3 3 1
+// expect 2: matmul(0, 1, transpose_right, accumulate)
+// run: half by scaled fp4, into a cooperative tensor
+// kernel: half_mxfp4_tile
+// arg 0: tensor half (352, 300) = random(29)
+// arg 1: tensor fp4_e2m1 (352, 700) scales (32, 1) = random(30, -6, 6)
+// arg 2: tensor float (700, 300) = zeros
+// grid: threadgroups 6 3 1
+// expect 2: matmul(0, 1, transpose_right)
 // run: long rows of fp8, each of them a piece
 // kernel: mxfp8_mxfp8
-// arg 0: tensor fp8_e4m3 (4256, 300) scales (32, 1) = random(14)
-// arg 1: tensor fp8_e4m3 (4256, 520) scales (32, 1) = random(15)
-// arg 2: tensor float (520, 300) = zeros
-// grid: threadgroups 3 3 1
+// arg 0: tensor fp8_e4m3 (4128, 140) scales (32, 1) = random(14)
+// arg 1: tensor fp8_e4m3 (4128, 300) scales (32, 1) = random(15)
+// arg 2: tensor float (300, 140) = zeros
+// grid: threadgroups 2 4 1
 // tolerance: abs 1e-2 rel 1e-5
 // expect 2: matmul(0, 1, transpose_right)
-// run: three of many matrices
-// kernel: mxfp8_of_a_stack
-// arg 0: tensor fp8_e4m3 (288, 1100) scales (32, 1) = random(16)
-// arg 1: tensor fp8_e4m3 (288, 9001) scales (32, 1) = random(17)
-// arg 2: tensor float (512, 512) = zeros
+// run: few of many rows
+// kernel: mxfp8_mxfp8
+// arg 0: tensor fp8_e4m3 (288, 1301) scales (32, 1) = random(16)
+// arg 1: tensor fp8_e4m3 (288, 512) scales (32, 1) = random(17)
+// arg 2: tensor float (512, 1301) = zeros
 // grid: threadgroups 2 4 1
-// expect 2: formula "sum(k, 0, 288, a0[(floor(i / 512) + 515) * 288 + k] * a1[(i % 512 + 7001) * 288 + k])"
+// expect 2[0..262144]: matmul(0, 1, transpose_right)
 
 #include <metal_stdlib>
 #include <metal_tensor>
@@ -132,6 +191,10 @@ PRODUCT(half_uint4, plain<half>, plain<uint4b_format>, plain<float>)
 PRODUCT(bf16_mxint4, plain<bfloat>, scaled<int4b_format>, plain<float>)
 PRODUCT(fp4_fp4, plain<metal_fp4_e2m1_format>, plain<metal_fp4_e2m1_format>, plain<float>)
 PRODUCT(mxfp4_mxfp4, scaled<metal_fp4_e2m1_format>, scaled<metal_fp4_e2m1_format>, plain<float>)
+PRODUCT(half_mxfp4, plain<half>, scaled<metal_fp4_e2m1_format>, plain<float>)
+PRODUCT(half_mxfp8, plain<half>, scaled<metal_fp8_e4m3_format>, plain<half>)
+PRODUCT(half_mxfp8_e5m2, plain<half>, scaled<metal_fp8_e5m2_format>, plain<float>)
+PRODUCT(half_mxint4, plain<half>, scaled<int4b_format>, plain<float>)
 PRODUCT(mxfp8_mxfp8, scaled<metal_fp8_e4m3_format>, scaled<metal_fp8_e4m3_format>, plain<float>)
 
 kernel void bf16_uint4_more(plain<bfloat> a [[buffer(0)]],
@@ -164,10 +227,25 @@ kernel void int4_from_17(plain<bfloat> a [[buffer(0)]],
     from<17>(a, b, c, tgid);
 }
 
-kernel void mxfp8_of_a_stack(scaled<metal_fp8_e4m3_format> a [[buffer(0)]],
-                             scaled<metal_fp8_e4m3_format> b [[buffer(1)]],
-                             plain<float> c [[buffer(2)]],
-                             uint2 tgid [[threadgroup_position_in_grid]])
+kernel void half_mxfp4_more(plain<half> a [[buffer(0)]],
+                            scaled<metal_fp4_e2m1_format> b [[buffer(1)]],
+                            plain<float> c [[buffer(2)]],
+                            uint2 tgid [[threadgroup_position_in_grid]])
 {
-    multiply(a, b, c, int2(0, 515), int2(0, 7001), tgid);
+    multiply<matmul2d_descriptor::mode::multiply_accumulate>(a, b, c, int2(0, 0), int2(0, 0), tgid);
+}
+
+kernel void half_mxfp4_tile(plain<half> a [[buffer(0)]],
+                            scaled<metal_fp4_e2m1_format> b [[buffer(1)]],
+                            plain<float> c [[buffer(2)]],
+                            uint2 tgid [[threadgroup_position_in_grid]])
+{
+    auto left = a.slice(0, tgid.y * 128);
+    auto right = b.slice(0, tgid.x * 128);
+    auto result = c.slice(tgid.x * 128, tgid.y * 128);
+    constexpr auto descriptor = matmul2d_descriptor(128, 128, dynamic_length_v<int>, false, true);
+    matmul2d<descriptor, execution_simdgroups<8>> op;
+    auto tile = op.get_destination_cooperative_tensor<decltype(left), decltype(right), float>();
+    op.run(left, right, tile);
+    tile.store(result);
 }

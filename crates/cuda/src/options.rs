@@ -132,7 +132,7 @@ impl Default for PtxOptions {
 
 /// Memory that a kernel wants for a widened copy of an argument that it only reads.
 ///
-/// Its size is `growth` bytes for each byte that is bound; beside it come [flags](Self::flag_bytes), which are zero when the kernel starts. What a launch
+/// Its size is `growth` bytes for each byte that is bound, and what [levels](Self::levels) take; beside it come [flags](Self::flag_bytes), which are zero when the kernel starts. What a launch
 /// cannot lend it leaves out (zeros in the [parameter block](crate::abi)): the kernel then does without.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ImageRequest {
@@ -140,6 +140,8 @@ pub struct ImageRequest {
     pub argument: anymetal_ir::ArgumentId,
     /// Bytes for each byte of it.
     pub growth: u32,
+    /// Whether each row has a word behind the copy.
+    pub levels: bool,
 }
 
 impl ImageRequest {
@@ -150,9 +152,14 @@ impl ImageRequest {
     /// Bytes that a row has at least.
     pub const ROW_BYTES: u32 = 128;
 
-    /// Bytes of the copy of an argument of so many bytes.
+    /// Bytes of the copy of an argument of so many bytes. Levels begin at the next multiple of 16.
     pub const fn image_bytes(&self, bytes: u64) -> u64 {
-        bytes.saturating_mul(self.growth as u64)
+        let levels = if self.levels {
+            (bytes / Self::ROW_BYTES as u64).saturating_mul(4).saturating_add(16)
+        } else {
+            0
+        };
+        bytes.saturating_mul(self.growth as u64).saturating_add(levels)
     }
 
     /// Bytes of the flags: words of four bytes, which are counters and one for each piece of rows.

@@ -102,12 +102,18 @@ mod tests {
         let request = |argument, growth| ImageRequest {
             argument: ArgumentId(argument),
             growth,
+            levels: false,
         };
         let (places, flags, total) = layout(&[request(0, 2), request(1, 2)], &[1000, 4096]).unwrap();
         // 2 and 8 pieces of 4 rows of 128 bytes, one more for a part of a piece, and two counters.
         assert_eq!(flags, 4 * (5 + 11));
         assert_eq!(places, [(256, 0), (2304, 20)]);
         assert_eq!(total, 2304 + 8192);
+        let levels = ImageRequest {
+            levels: true,
+            ..request(0, 4)
+        };
+        assert_eq!(levels.image_bytes(1000), 4000 + 4 * 7 + 16);
     }
 
     #[test]
@@ -115,6 +121,7 @@ mod tests {
         let request = ImageRequest {
             argument: ArgumentId(0),
             growth: 2,
+            levels: false,
         };
         assert_eq!(layout(&[request], &[MOST / 2]), None);
         assert_eq!(layout(&[request], &[u64::MAX]), None);

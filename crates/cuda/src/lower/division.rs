@@ -84,7 +84,9 @@ mod tests {
         let mut edges: Vec<u64> = (0..64).flat_map(|shift| near(1 << shift)).collect();
         let mut random = 0x9E37_79B9_7F4A_7C15u64;
         for shift in 0..60 {
-            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            random = random
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
             edges.push(random >> shift);
         }
         for &by in edges.iter().filter(|&&by| by != 0) {

@@ -9,14 +9,11 @@ use anymetal_ir::{Operand, TensorRef};
 use super::Pipeline;
 use super::plan::{JOINED, LINE, LINE_ELEMENTS, LoopPlan, Product, ROWS, STAGES};
 use crate::emit;
+use crate::lower::staged::Input;
+use crate::lower::staged::tensor_map::{MAP_BYTES, PITCH_LIMIT, TensorMap};
 use crate::lower::{Lower, Result};
 use crate::ptx;
 use crate::ptx::{Class, Reg};
-
-/// Bytes of a tensor map.
-const MAP_BYTES: u32 = 128;
-/// Pitches stay below this in tensor maps.
-const PITCH_LIMIT: u64 = 1 << 40;
 
 /// The tiles of one right operand.
 #[derive(Clone, Copy)]
@@ -206,7 +203,7 @@ impl<'k> Lower<'k> {
 
     fn acquire_map(&mut self, feed: &Feed, ring: usize) {
         let map = feed.rings[ring].map;
-        ptx!(self, "fence.proxy.tensormap::generic.acquire.gpu [{map}], {MAP_BYTES}");
+        TensorMap::acquire(&mut self.writer, map);
     }
 
     /// After the loop: products that are under way end, and the barriers.
@@ -258,48 +255,30 @@ impl<'k> Lower<'k> {
         ptx!(self, "st.shared.b32 [{word}], 0");
         ptx!(self, "bar.warp.sync 0xffffffff");
         ptx!(self, "@!{} bra {copy}", feed.speaks);
-        let extents: Vec<Reg> = tensor
-            .base_extents
-            .iter()
-            .map(|&extent| {
-                let extent = emit!(self, B64, "min.s64", self.value(extent), i32::MAX);
-                emit!(self, B32, "cvt.u32.u64", extent)
-            })
-            .collect();
+        let extents = [0, 1].map(|dimension| {
+            let extent = self.value(tensor.base_extents[dimension]);
+            let extent = emit!(self, B64, "min.s64", extent, i32::MAX);
+            emit!(self, B32, "cvt.u32.u64", extent)
+        });
         let pitch = emit!(self, B64, "shl.b64", self.value(tensor.strides[1]), 1);
         let pointer = self.value(tensor.pointer);
         let element = if tensor.format == anymetal_formats::ElementFormat::F16 {
-            6
+            Input::F16.map_code()
         } else {
-            10
+            Input::BF16.map_code()
         };
-        for (field, ty, value) in [
-            ("global_address", "b64", pointer.to_string()),
-            ("rank", "b32", "1".into()),
-            ("box_dim", "b32", format!("0, {LINE_ELEMENTS}")),
-            ("box_dim", "b32", format!("1, {}", ring.lines)),
-            ("global_dim", "b32", format!("0, {}", extents[0])),
-            ("global_dim", "b32", format!("1, {}", extents[1])),
-            ("global_stride", "b64", format!("0, {pitch}")),
-            ("element_stride", "b32", "0, 1".into()),
-            ("element_stride", "b32", "1, 1".into()),
-            ("elemtype", "b32", format!("{element}")),
-            ("interleave_layout", "b32", "0".into()),
-            ("swizzle_mode", "b32", "3".into()),
-            ("fill_mode", "b32", "0".into()),
-        ] {
-            ptx!(
-                self,
-                "tensormap.replace.tile.{field}.shared::cta.b1024.{ty} [{scratch}], {value}"
-            );
-        }
+        let map = TensorMap {
+            address: pointer,
+            pitch,
+            extents,
+            box_columns: LINE_ELEMENTS,
+            box_lines: self.u32(ring.lines),
+            element,
+        };
+        map.write(&mut self.writer, scratch);
         self.writer.place(copy);
         ptx!(self, "bar.warp.sync 0xffffffff");
-        ptx!(
-            self,
-            "tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release.gpu.sync.aligned [{}], [{scratch}], {MAP_BYTES}",
-            ring.map
-        );
+        TensorMap::publish(&mut self.writer, ring.map, scratch);
         self.writer.place(skip);
     }
 

@@ -1,11 +1,11 @@
 //! Stages filled by bulk tensor copies, which one thread issues for each operand: the first lane of warp 0 the left one, that of warp 1 the right one.
 //!
-//! The tensor maps are made by the kernel itself, because base, pitch and extents of an inline tensor are known nowhere else: put together in
-//! shared memory, copied to this block's part of the workspace, acquired. A stage has two barriers: *full*, which the copies complete, and
+//! The kernel makes the tensor maps itself ([`tensor_map`](super::tensor_map)). A stage has two barriers: *full*, which the copies complete, and
 //! *empty*, at which each warp arrives once its products have read the stage.
 
 use super::engine::{Engine, Source, put};
-use super::plan::{LINE, MAP_BYTES, Side};
+use super::plan::{LINE, Side};
+use super::tensor_map::{MAP_BYTES, TensorMap};
 use crate::ptx::{Class, Reg};
 
 /// Stages that threads copy before bulk copies can begin.
@@ -105,34 +105,21 @@ impl Engine<'_> {
         let (others, copy) = (self.p(), self.writer.label());
         put!(self, "setp.ne.u32 {others}, {lane}, 0");
         put!(self, "@{others} bra {copy}");
-        let replace = |this: &mut Self, field: &str, ty: &str, value: &str| {
-            put!(
-                this,
-                "tensormap.replace.tile.{field}.shared::cta.b1024.{ty} [{scratch}], {value}"
-            );
+        let map = TensorMap {
+            address,
+            pitch,
+            extents: [extent0, extent1],
+            box_columns: plan.step(),
+            box_lines: lines,
+            element: plan.input.map_code(),
         };
-        replace(self, "global_address", "b64", &address.to_string());
-        replace(self, "rank", "b32", "1");
-        replace(self, "box_dim", "b32", &format!("0, {}", plan.step()));
-        replace(self, "box_dim", "b32", &format!("1, {lines}"));
-        replace(self, "global_dim", "b32", &format!("0, {extent0}"));
-        replace(self, "global_dim", "b32", &format!("1, {extent1}"));
-        replace(self, "global_stride", "b64", &format!("0, {pitch}"));
-        replace(self, "element_stride", "b32", "0, 1");
-        replace(self, "element_stride", "b32", "1, 1");
-        replace(self, "elemtype", "b32", &plan.input.map_code().to_string());
-        replace(self, "interleave_layout", "b32", "0");
-        replace(self, "swizzle_mode", "b32", "3");
-        replace(self, "fill_mode", "b32", "0");
+        map.write(self.writer, scratch);
         self.writer.place(copy);
         let (map, offset) = (self.d(), self.d());
         put!(self, "bar.warp.sync 0xffffffff");
         put!(self, "mul.wide.u32 {offset}, {}, {MAP_BYTES}", self.warp);
         put!(self, "add.u64 {map}, {workspace}, {offset}");
-        put!(
-            self,
-            "tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release.gpu.sync.aligned [{map}], [{scratch}], {MAP_BYTES}"
-        );
+        TensorMap::publish(self.writer, map, scratch);
         self.writer.place(end);
     }
 
@@ -198,7 +185,7 @@ impl Engine<'_> {
         put!(self, "@!{elected} bra {fill_end}");
         let map = self.d();
         put!(self, "mad.wide.u32 {map}, {}, {MAP_BYTES}, {workspace}", self.warp);
-        put!(self, "fence.proxy.tensormap::generic.acquire.gpu [{map}], {MAP_BYTES}");
+        TensorMap::acquire(self.writer, map);
         for stage in 0..stages {
             let barrier = self.r();
             put!(

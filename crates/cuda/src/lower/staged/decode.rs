@@ -1,7 +1,7 @@
 //! Packed elements to elements of 16 bits.
 //!
-//! What comes out is exact: each code is a number of the staged type, and a scale is a power of two. Scaled elements are `bfloat`; only where one leaves
-//! its range is it rounded (below 2⁻¹²⁶) or infinite (from 2¹²⁸ on).
+//! What comes out is exact: each code is a number of the staged type, and a scale is a power of two. Scaled elements are `bfloat` (beside `half`:
+//! [`level`](super::level)); only where one leaves its range is it rounded (below 2⁻¹²⁶) or infinite (from 2¹²⁸ on).
 
 use anymetal_formats::ElementFormat;
 
@@ -85,7 +85,7 @@ impl Engine<'_> {
         bits
     }
 
-    /// Elements as words of two, those of each word in order. A scale makes them `bfloat`.
+    /// Elements as words of two, those of each word in order; a scale is of the staged type.
     pub(super) fn widen(&mut self, packing: Packing, words: &[Reg], scale: Option<Reg>) -> Vec<Reg> {
         let wide = match packing {
             Packing::Plain => words.to_vec(),
@@ -163,11 +163,7 @@ impl Engine<'_> {
     /// The fields of E2M1 are where those of the wider type are, but for the bias of the exponent.
     fn widen_e2m1(&mut self, pair: Reg, half: bool) -> Reg {
         // The mantissa's bit is the wider one's upper one; 2^14 or 2^126 makes up for the bias.
-        let (shift, fields, bias) = if half {
-            (9, 0x0e00, 0x7400)
-        } else {
-            (6, 0x01c0, 0x7e80)
-        };
+        let (shift, fields, bias) = if half { (9, 0x0e00, 0x7400) } else { (6, 0x01c0, 0x7e80) };
         let (sign, rest, bits) = (self.r(), self.r(), self.r());
         put!(self, "shl.b32 {sign}, {pair}, 12");
         put!(self, "and.b32 {sign}, {sign}, 0x{:x}", twice(0x8000));

@@ -78,6 +78,24 @@ impl Engine<'_> {
         (place, column)
     }
 
+    /// The address of an element of the tile.
+    fn element_address(&mut self, target: &Target, row: Reg, column: Reg) -> Reg {
+        let (address, wide) = (self.d(), self.d());
+        put!(self, "cvt.u64.u32 {wide}, {row}");
+        put!(
+            self,
+            "mad.lo.u64 {address}, {wide}, {}, {}",
+            target.pitch,
+            target.address
+        );
+        put!(
+            self,
+            "mad.wide.u32 {address}, {column}, {}, {address}",
+            target.element.bytes()
+        );
+        address
+    }
+
     /// True if pairs of elements can be moved at once: address and pitch are multiples of `bytes`.
     fn aligned(&mut self, target: &Target, bytes: u32) -> Reg {
         let (all, low, aligned) = (self.d(), self.r(), self.p());
@@ -127,24 +145,17 @@ impl Engine<'_> {
         let (row, column) = self.first_place();
         for block in 0..plan.blocks() {
             for h in 0..2 {
-                let (this_row, address, wide, row_there) = (self.r(), self.d(), self.d(), self.p());
+                let (this_row, row_there) = (self.r(), self.p());
                 put!(self, "add.u32 {this_row}, {row}, {}", block * of_block + 8 * h);
                 put!(self, "setp.lt.s32 {row_there}, {this_row}, {}", target.rows);
-                put!(self, "cvt.u64.u32 {wide}, {this_row}");
-                put!(
-                    self,
-                    "mad.lo.u64 {address}, {wide}, {}, {}",
-                    target.pitch,
-                    target.address
-                );
-                put!(self, "mad.wide.u32 {address}, {column}, {bytes}, {address}");
+                let address = self.element_address(target, this_row, column);
                 let left = self.r();
                 put!(self, "sub.s32 {left}, {}, {column}", target.columns);
                 for pair in 0..plan.warp_columns() / 8 {
                     for i in 0..2 {
                         let there = self.p();
                         put!(self, "setp.gt.and.s32 {there}, {left}, {}, {row_there}", 8 * pair + i);
-                        let sum = sums[((block * plan.warp_columns() / 8 + pair) * 4 + 2 * h + i) as usize];
+                        let sum = sums[plan.sum_at(block, pair, h) + i as usize];
                         body(self, address, (8 * pair + i) * bytes, target.element, sum, there);
                     }
                 }
@@ -199,18 +210,11 @@ impl Engine<'_> {
         let (row, column) = self.first_place();
         for block in 0..plan.blocks() {
             for h in 0..2 {
-                let (this_row, address, wide) = (self.r(), self.d(), self.d());
+                let this_row = self.r();
                 put!(self, "add.u32 {this_row}, {row}, {}", block * of_block + 8 * h);
-                put!(self, "cvt.u64.u32 {wide}, {this_row}");
-                put!(
-                    self,
-                    "mad.lo.u64 {address}, {wide}, {}, {}",
-                    target.pitch,
-                    target.address
-                );
-                put!(self, "mad.wide.u32 {address}, {column}, {bytes}, {address}");
+                let address = self.element_address(target, this_row, column);
                 for pair in 0..plan.warp_columns() / 8 {
-                    let at = ((block * plan.warp_columns() / 8 + pair) * 4 + 2 * h) as usize;
+                    let at = plan.sum_at(block, pair, h);
                     let (low, high, offset) = (sums[at], sums[at + 1], 8 * pair * bytes);
                     if target.element == Output::F32 {
                         put!(self, "st.global.v2.f32 [{address}+{offset}], {{{low}, {high}}}");
@@ -246,7 +250,7 @@ impl Engine<'_> {
             put!(self, "bar.warp.sync 0xffffffff");
             for h in 0..2 {
                 for pair in 0..plan.warp_columns() / 8 {
-                    let at = ((block * plan.warp_columns() / 8 + pair) * 4 + 2 * h) as usize;
+                    let at = plan.sum_at(block, pair, h);
                     let packed = self.pack(target.element, sums[at], sums[at + 1]);
                     put!(
                         self,
@@ -278,22 +282,15 @@ impl Engine<'_> {
         put!(self, "div.u32 {at_row}, {index}, {chunks}");
         put!(self, "mul.lo.u32 {chunk}, {at_row}, {chunks}");
         put!(self, "sub.u32 {chunk}, {index}, {chunk}");
-        let (from, address, wide, place, left) = (self.r(), self.d(), self.d(), self.r(), self.r());
+        let (from, place, left) = (self.r(), self.r(), self.r());
         put!(self, "mad.lo.u32 {from}, {at_row}, {row_bytes}, {patch}");
         put!(self, "mad.lo.u32 {from}, {chunk}, 16, {from}");
         put!(self, "add.u32 {place}, {at_row}, {row}");
         put!(self, "add.u32 {place}, {place}, {more}");
         let (row_there, whole) = (self.p(), self.p());
         put!(self, "setp.lt.s32 {row_there}, {place}, {}", target.rows);
-        put!(self, "cvt.u64.u32 {wide}, {place}");
-        put!(
-            self,
-            "mad.lo.u64 {address}, {wide}, {}, {}",
-            target.pitch,
-            target.address
-        );
         put!(self, "mad.lo.u32 {left}, {chunk}, 8, {column}");
-        put!(self, "mad.wide.u32 {address}, {left}, 2, {address}");
+        let address = self.element_address(target, place, left);
         put!(self, "sub.s32 {left}, {}, {left}", target.columns);
         let words: Vec<Reg> = (0..4).map(|_| self.r()).collect();
         let list = words.iter().map(Reg::to_string).collect::<Vec<_>>().join(", ");

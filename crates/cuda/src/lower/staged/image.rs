@@ -49,6 +49,8 @@ pub struct Original {
     pub image: Reg,
     /// `.b64`: the words.
     pub flags: Reg,
+    /// `.b64`: the levels of all rows, where there are any.
+    pub levels: Option<Reg>,
     /// `.b32`: the first row that this threadgroup needs.
     pub first: Reg,
     /// `.b32`: how many it needs, at least 1.
@@ -234,11 +236,7 @@ impl Engine<'_> {
         put!(self, "min.u32 {rows}, {rows}, {}", 1 << PIECE);
         self.widen_rows(original, row, rows);
         self.publish();
-        put!(
-            self,
-            "@{leads} st.release.gpu.global.b32 [{at}+{}], 2",
-            words::PIECES
-        );
+        put!(self, "@{leads} st.release.gpu.global.b32 [{at}+{}], 2", words::PIECES);
         self.writer.place(next);
         put!(self, "add.u32 {piece}, {piece}, {}", self.plan.warps);
         put!(self, "bra.uni {top}");
@@ -275,9 +273,14 @@ impl Engine<'_> {
         put!(self, "mul.lo.u32 {at}, {lane}, {MOVED}");
         put!(self, "mov.b32 {place}, {row}");
         put!(self, "mov.b32 {left}, {rows}");
-        let (first, image_pitch) = (self.r(), self.d());
+        let (first, image_pitch, level) = (self.r(), self.d(), self.r());
         put!(self, "mov.b32 {first}, {at}");
-        put!(self, "mul.lo.u64 {image_pitch}, {}, {}", original.pitch, packing.growth());
+        put!(
+            self,
+            "mul.lo.u64 {image_pitch}, {}, {}",
+            original.pitch,
+            packing.growth()
+        );
         let ahead = self.batch(original);
         let now = self.batch(original);
         let (more, top) = (self.p(), self.writer.label());
@@ -296,6 +299,14 @@ impl Engine<'_> {
         for (to, from) in now.codes.iter().zip(&ahead.codes) {
             put!(self, "mov.b32 {to}, {from}");
         }
+        if let (Some(levels), Some(scales)) = (original.levels, original.scales) {
+            let (inside, known) = (self.p(), self.writer.label());
+            put!(self, "setp.ne.u32 {inside}, {at}, {first}");
+            put!(self, "@{inside} bra {known}");
+            let found = self.make_level(original, scales, levels, place);
+            put!(self, "mov.b32 {level}, {found}");
+            self.writer.place(known);
+        }
         // The same for all lanes: where the batch begins, not this lane's part of it.
         let (begin, wraps) = (self.r(), self.p());
         put!(self, "add.u32 {at}, {at}, {}", BATCH * SPAN);
@@ -308,14 +319,13 @@ impl Engine<'_> {
         self.load_batch(original, &ahead, place, at, more);
         for (span, (words, &code)) in (0..BATCH).zip(now.words.iter().zip(&now.codes)) {
             let there = self.span_there(original, to_at, span);
-            let scale = original.scales.map(|_| self.scale(code));
+            let scale = original.scales.map(|_| match original.levels {
+                Some(_) => self.level_scale(packing, code, level),
+                None => self.scale(code),
+            });
             let wide = self.widen(packing, words, scale);
             let list = wide.iter().map(Reg::to_string).collect::<Vec<_>>().join(", ");
-            put!(
-                self,
-                "@{there} st.global.v4.b32 [{to}+{}], {{{list}}}",
-                2 * SPAN * span
-            );
+            put!(self, "@{there} st.global.v4.b32 [{to}+{}], {{{list}}}", 2 * SPAN * span);
         }
         put!(self, "@{more} bra {top}");
     }

@@ -9,11 +9,13 @@ mod decode;
 mod engine;
 mod epilogue;
 mod image;
+mod level;
 mod mma;
 mod operands;
 mod order;
 mod plan;
 mod select;
+pub(crate) mod tensor_map;
 #[cfg(test)]
 mod tests;
 mod widened;
@@ -23,7 +25,9 @@ use anymetal_ir::{CoopId, MatmulDescriptor, Operand, Scalar, TensorRef};
 use self::decode::Packing;
 use self::engine::{Engine, Source};
 use self::epilogue::Target;
-use self::plan::{Input, Plan, Side};
+use self::image::Original;
+pub(crate) use self::plan::Input;
+use self::plan::{Plan, Side};
 use self::select::Feed;
 use self::widened::Packed;
 use super::{Lower, Result};
@@ -35,6 +39,13 @@ enum Sink {
     Memory(Target),
     /// A cooperative tensor, whose registers are the sums if its elements are `f32`.
     Tile(CoopId),
+}
+
+/// Operands as images.
+struct Images {
+    sources: [Source; 2],
+    /// The operand whose rows have levels, and where they are.
+    levels: Option<(Original, Reg)>,
 }
 
 impl Lower<'_> {
@@ -91,23 +102,34 @@ impl Lower<'_> {
                 let joined = self.writer.label();
                 if let Some(image_plan) = selected.image_plan {
                     let direct = self.writer.label();
-                    let with_images = self.staged_images([a, b], packings, &sources, direct, image_plan);
+                    let without = if selected.levelled { generic } else { direct };
+                    let images = self.staged_images([a, b], packings, &sources, without, image_plan, selected.levelled);
+                    let levels = images.levels.map(|(original, levels)| {
+                        let (levels, good) = self.engine(image_plan).levels(&original, levels);
+                        ptx!(self, "@!{good} bra {generic}");
+                        levels
+                    });
                     self.stage(image_plan.shared_bytes());
                     let workspace = self.staged_workspace();
                     self.staged_begin(&plan, descriptor, &sink, &sums);
-                    self.engine(image_plan)
-                        .bulk(&with_images[0], &with_images[1], workspace, &sums);
+                    let [left, right] = &images.sources;
+                    self.engine(image_plan).bulk(left, right, workspace, &sums);
+                    if let Some(levels) = levels {
+                        self.engine(image_plan).undo_levels(packings[1], &levels, &sums);
+                    }
                     ptx!(self, "bra.uni {joined}");
                     self.writer.place(direct);
                 }
-                let scales = [a, b].map(|t| t.scales.as_ref().map(|plane| self.staged_scales(t, plane)));
-                let [left, right] = std::array::from_fn(|index| Packed {
-                    source: sources[index],
-                    packing: packings[index],
-                    scales: scales[index],
-                });
-                self.staged_begin(&plan, descriptor, &sink, &sums);
-                self.engine(plan).widened(&left, &right, &sums);
+                if !selected.levelled {
+                    let scales = [a, b].map(|t| t.scales.as_ref().map(|plane| self.staged_scales(t, plane)));
+                    let [left, right] = std::array::from_fn(|index| Packed {
+                        source: sources[index],
+                        packing: packings[index],
+                        scales: scales[index],
+                    });
+                    self.staged_begin(&plan, descriptor, &sink, &sums);
+                    self.engine(plan).widened(&left, &right, &sums);
+                }
                 self.writer.place(joined);
             }
         }
@@ -142,15 +164,16 @@ impl Lower<'_> {
         }
     }
 
-    /// Widens what has an image; what has none is read where it lies. Branches to `direct` where this dispatch has no images.
+    /// Widens what has an image; what has none is read where it lies. Branches to `without` where this dispatch has no images.
     fn staged_images(
         &mut self,
         tensors: [&TensorRef; 2],
         packings: [Packing; 2],
         sources: &[Source; 2],
-        direct: Label,
+        without: Label,
         plan: Plan,
-    ) -> [Source; 2] {
+        levelled: bool,
+    ) -> Images {
         let all = self.staged_sharing();
         let (mut originals, mut extents) = (Vec::new(), Vec::new());
         let mut result = *sources;
@@ -158,17 +181,23 @@ impl Lower<'_> {
             if packings[index] == Packing::Plain {
                 continue;
             }
-            if let Some((imaged, there)) = self.staged_image(tensors[index], packings[index], &sources[index]) {
+            if let Some((imaged, there)) = self.staged_image(tensors[index], packings[index], &sources[index], levelled)
+            {
                 ptx!(self, "and.pred {all}, {all}, {there}");
                 originals.push(imaged.original);
                 extents.push(plan.extent(side));
                 result[index] = imaged.source;
             }
         }
-        ptx!(self, "@!{all} bra {direct}");
+        ptx!(self, "@!{all} bra {without}");
         let whole = self.staged_whole(&originals, &extents);
         self.engine(plan).make_images(&originals, whole);
-        result
+        Images {
+            sources: result,
+            levels: originals
+                .into_iter()
+                .find_map(|original| original.levels.map(|levels| (original, levels))),
+        }
     }
 
     /// Registers for the sums: the tile's own where it holds `f32`.

@@ -7,16 +7,15 @@ use super::decode::{Packing, Scales, UNIT};
 use super::engine::Source;
 use super::epilogue::{Output, Target};
 use super::image::Original;
-use super::plan::{MAP_BYTES, Plan, Side};
+use super::plan::{Plan, Side};
 use super::select::Feed;
+use super::tensor_map::{MAP_BYTES, PITCH_LIMIT};
 use crate::abi;
 use crate::lower::Lower;
 use crate::options::ImageRequest;
 use crate::ptx;
 use crate::ptx::{Class, Reg};
 
-/// Pitches and extents stay below this in tensor maps.
-const PITCH_LIMIT: u64 = 1 << 40;
 /// K at most, so that positions stay in 32 bits.
 const DEPTH_LIMIT: u32 = 0x7fff_ff00;
 /// Blocks from which on an image pays.
@@ -226,12 +225,17 @@ impl Lower<'_> {
         tensor: &TensorRef,
         packing: Packing,
         source: &Source,
+        levelled: bool,
     ) -> Option<(Imaged, Reg)> {
         let Some(Root::Argument(argument)) = self.effects.roots(tensor.pointer).only() else {
             return None;
         };
         let growth = packing.growth();
-        let request = ImageRequest { argument, growth };
+        let request = ImageRequest {
+            argument,
+            growth,
+            levels: levelled,
+        };
         let place = self.parameters.add_image();
         self.images.push(request);
         let at = self.parameters.argument(argument);
@@ -290,6 +294,13 @@ impl Lower<'_> {
             address: self.value(plane.pointer),
             pitch: self.value(plane.strides[1]),
         });
+        let levels = levelled.then(|| {
+            let address = self.reg(Class::B64);
+            ptx!(self, "mad.lo.u64 {address}, {bytes}, {growth}, {image}");
+            ptx!(self, "add.u64 {address}, {address}, 15");
+            ptx!(self, "and.b64 {address}, {address}, -16");
+            address
+        });
         let original = Original {
             pointer,
             pitch: source.pitch,
@@ -299,6 +310,7 @@ impl Lower<'_> {
             scales,
             image: base,
             flags,
+            levels,
             first: first_row,
             count: source.rows,
         };

@@ -1,5 +1,7 @@
 //! What a staged product is: tile, operands, pipeline depth, and where everything lies in shared memory.
 
+use super::tensor_map::MAP_BYTES;
+
 /// Bytes of a line of a staged operand: one row of the 128-byte swizzle.
 pub const LINE: u32 = 128;
 /// Lines that repeat the swizzle.
@@ -8,8 +10,6 @@ const ATOM: u32 = 8;
 pub const ATOM_BYTES: u32 = LINE * ATOM;
 /// Rows of a warpgroup instruction.
 pub const WGMMA_ROWS: u32 = 64;
-/// Bytes of a tensor map.
-pub const MAP_BYTES: u32 = 128;
 
 /// What the tensor cores read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -294,6 +294,11 @@ impl Plan {
     pub const fn place_of(&self, sum: u32) -> (u32, u32, u32) {
         let (block, at) = (sum / 4 / (self.warp_columns() / 8), sum % 4);
         (2 * block + at / 2, sum / 4 % (self.warp_columns() / 8), at % 2)
+    }
+
+    /// The first of a thread's two sums in a 16-row block, a block of 8 columns and a half of 8 rows: the inverse of [`Self::place_of`].
+    pub const fn sum_at(&self, block: u32, columns: u32, half: u32) -> usize {
+        (4 * (block * (self.warp_columns() / 8) + columns) + 2 * half) as usize
     }
 
     /// The tile row of a line of the left operand, if K runs along memory.

@@ -30,6 +30,8 @@ pub(super) struct Selected {
     pub output: Output,
     /// The pipeline that reads images of operands which would be widened, where they may have some.
     pub image_plan: Option<Plan>,
+    /// The right operand's rows have levels, which only an image can have.
+    pub levelled: bool,
 }
 
 /// Shared memory that a staged product may take on a chip, with what the kernel itself takes at most.
@@ -41,22 +43,32 @@ const fn shared_limit(target: Target) -> u32 {
     }
 }
 
+/// The elements as staged.
+struct Staged {
+    input: Input,
+    /// How they are in memory, where they are widened.
+    packings: Option<[Packing; 2]>,
+    levelled: bool,
+}
+
 /// The elements as staged, and how they get there from memory; `None` where they are not staged.
-fn inputs(
-    descriptor: &MatmulDescriptor,
-    target: Target,
-    a: &TensorRef,
-    b: &TensorRef,
-) -> Option<(Input, Option<[Packing; 2]>)> {
+fn inputs(descriptor: &MatmulDescriptor, target: Target, a: &TensorRef, b: &TensorRef) -> Option<Staged> {
     use ElementFormat::{BF16, F16, F32, Fp8E4M3};
     let scaled = a.scales.is_some() || b.scales.is_some();
+    let plain = |input| {
+        Some(Staged {
+            input,
+            packings: None,
+            levelled: false,
+        })
+    };
     match (a.format, b.format) {
-        (BF16, BF16) if !scaled => return Some((Input::BF16, None)),
-        (F16, F16) if !scaled => return Some((Input::F16, None)),
-        (F32, F32) if !scaled && descriptor.relaxed_precision => return Some((Input::TF32, None)),
-        (F32, F32) if !scaled => return Some((Input::F32, None)),
+        (BF16, BF16) if !scaled => return plain(Input::BF16),
+        (F16, F16) if !scaled => return plain(Input::F16),
+        (F32, F32) if !scaled && descriptor.relaxed_precision => return plain(Input::TF32),
+        (F32, F32) if !scaled => return plain(Input::F32),
         (Fp8E4M3, Fp8E4M3) if !scaled && descriptor.relaxed_precision && target.has_wgmma() => {
-            return Some((Input::E4M3, None));
+            return plain(Input::E4M3);
         }
         _ => {}
     }
@@ -66,16 +78,22 @@ fn inputs(
         packing => Some(packing),
     };
     let packings = [packing(a)?, packing(b)?];
+    let half = [a.format, b.format].contains(&F16);
     // The range of a scaled element is that of `bfloat`.
-    let input = match (
-        [a.format, b.format].contains(&F16),
-        scaled || [a.format, b.format].contains(&BF16),
-    ) {
-        (false, true) => Input::BF16,
-        (_, false) => Input::F16,
-        (true, true) => return None,
+    let input = if half || !scaled && ![a.format, b.format].contains(&BF16) {
+        Input::F16
+    } else {
+        Input::BF16
     };
-    Some((input, Some(packings)))
+    let levelled = half && scaled;
+    if half && [a.format, b.format].contains(&BF16) || levelled && a.scales.is_some() {
+        return None;
+    }
+    Some(Staged {
+        input,
+        packings: Some(packings),
+        levelled,
+    })
 }
 
 impl Lower<'_> {
@@ -95,7 +113,11 @@ impl Lower<'_> {
         if ![a, b].into_iter().all(|tensor| self.runs_along_memory(tensor)) {
             return None;
         }
-        let (input, packings) = inputs(descriptor, target, a, b)?;
+        let Staged {
+            input,
+            packings,
+            levelled,
+        } = inputs(descriptor, target, a, b)?;
         let base = Plan {
             m: descriptor.m,
             n: descriptor.n,
@@ -121,6 +143,7 @@ impl Lower<'_> {
             },
             output,
             image_plan: None,
+            levelled: false,
         };
         let packings = match (packings, best_unit(base, target)) {
             (None, Some(plan)) => return deepened(plan, target, room).map(direct),
@@ -148,14 +171,16 @@ impl Lower<'_> {
         let images = plan.unit == Unit::Warpgroup && packed.clone().all(|(tensor, _)| self.may_have_image(tensor));
         // Few rows by four bits have a faster way of their own.
         let narrow = packings.iter().any(|packing| packing.bits() < 8);
-        if narrow && !images {
+        let image_plan = deepened(plan, target, room).filter(|_| images);
+        if (narrow || levelled) && image_plan.is_none() || levelled && descriptor.accumulate {
             return None;
         }
         Some(Selected {
             plan,
             feed: Feed::Widened(packings),
             output,
-            image_plan: deepened(plan, target, room).filter(|_| images),
+            image_plan,
+            levelled,
         })
     }
 

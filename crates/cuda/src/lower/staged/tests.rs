@@ -7,7 +7,12 @@ fn product(types: [&str; 3], tile: [u32; 2], simdgroups: u32, more: &str, option
         true => format!(" scales {{%{at} device fp8_ue8m0 block [32, 1] strides [%9, %10]}}"),
         false => String::new(),
     };
-    let flags = more.replace("scaled", "");
+    let left_scales = if more.contains("right") {
+        String::new()
+    } else {
+        scales(3)
+    };
+    let flags = more.replace("scaled", "").replace("right", "");
     let text = format!(
         r#"kernel "product" {{
   required_simdgroups {simdgroups} !1
@@ -34,7 +39,7 @@ fn product(types: [&str; 3], tile: [u32; 2], simdgroups: u32, more: &str, option
 }}
 "#,
         types[0],
-        scales(3),
+        left_scales,
         types[1],
         scales(3),
         types[2]
@@ -144,4 +149,20 @@ fn weights_of_four_bits_have_images_in_large_tiles() {
     assert!(module.text.contains("m64n256k16.f32.bf16.bf16"));
     let few = product(["f16", "int4", "f32"], [16, 128], 4, "", on(90));
     assert!(few.images.is_empty() && !few.text.contains("wgmma"));
+}
+
+#[test]
+fn scaled_weights_beside_half_have_levels() {
+    let module = product(["f16", "fp4_e2m1", "f16"], [128, 256], 8, "scaled right", on(90));
+    assert!(module.images[0].levels && module.images[0].growth == 4);
+    assert!(module.text.contains("m64n256k16.f32.f16.f16") && module.text.contains("redux.sync.max.u32"));
+    // What is accumulated begins as the destination's elements, which have no level.
+    let more = product(
+        ["f16", "fp4_e2m1", "f32"],
+        [128, 256],
+        8,
+        "scaled right accumulate",
+        on(90),
+    );
+    assert!(more.images.is_empty() && !more.text.contains("wgmma"));
 }

@@ -252,7 +252,11 @@ impl Engine<'_> {
             for (index, part) in words.chunks(4).enumerate() {
                 let list = part.iter().map(Reg::to_string).collect::<Vec<_>>().join(", ");
                 let width = part.len();
-                put!(self, "@{there} ld.global.v{width}.b32 {{{list}}}, [{at}+{}]", 16 * index);
+                put!(
+                    self,
+                    "@{there} ld.global.v{width}.b32 {{{list}}}, [{at}+{}]",
+                    16 * index
+                );
             }
             if let (Some(from), Some(scales)) = (scale_from, &mover.packed.scales) {
                 let at = self.d();
