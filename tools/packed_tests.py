@@ -1,6 +1,6 @@
-"""Makes tests/kernels/packed_unpack.metal and packed_pack.metal with ml_dtypes: what `unpack` and `pack` give in a kernel.
+"""Makes tests/kernels/packed_unpack_*.metal and packed_pack.metal with ml_dtypes: what `unpack` and `pack` give in a kernel.
 
-Each run of the files is one format, one element type and one count; the expected numbers and codes are literals from
+Each run of the files is one format, one element type and one count (a file for each format of `unpack`); the expected numbers and codes are literals from
 ml_dtypes (E4M3's default clamps here, ml_dtypes gives NaN: the clamped codes are put in by the rule).
 
     python tools/packed_tests.py
@@ -46,24 +46,23 @@ def table(dtype, bits):
     return np.arange(1 << bits, dtype=np.uint8).view(dtype).astype(np.float64)
 
 
-def unpack_runs():
+def unpack_runs(name, bits, dtype, types):
     out = []
-    for name, (bits, dtype, types) in FORMATS.items():
-        values = table(dtype, bits)
-        for at, element in enumerate(types):
-            # One count of each kind; all of them for float.
-            counts = [2, 4, 8, 16] if element == "float" else [[4, 8], [8, 16], [2, 8]][at]
-            for count in counts:
-                out.append(f"// run: {name} to {element}{count}")
-                out.append(f"// flags: -D FORMAT={name} -D T={element} -D N={count}")
-                out.append(f"// arg 1: buffer {element}[{256 * 8 // bits}] = zeros")
-                out.append(literals(f"arg 3: buffer float[{1 << bits}] =", values))
-                index = "i" if bits == 8 else "i % 2 == 0 ? (i / 2) % 16 : floor(i / 32)"
-                out.append(f'// expect 1: formula "a3[{index}]"')
-                nan = bits == 8 and "e5m2" in name
-                # NaN codes other than the format's own become that one, with their sign.
-                back = "(i % 128 > 124 ? floor(i / 128) * 128 + 126 : i)" if nan else "i"
-                out.append(f'// expect 2: formula "{back}"')
+    values = table(dtype, bits)
+    for at, element in enumerate(types):
+        # One count of each kind; all of them for float.
+        counts = [2, 4, 8, 16] if element == "float" else [[4, 8], [8, 16], [2, 8]][at]
+        for count in counts:
+            out.append(f"// run: {name} to {element}{count}")
+            out.append(f"// flags: -D FORMAT={name} -D T={element} -D N={count}")
+            out.append(f"// arg 1: buffer {element}[{256 * 8 // bits}] = zeros")
+            out.append(literals(f"arg 3: buffer float[{1 << bits}] =", values))
+            index = "i" if bits == 8 else "i % 2 == 0 ? (i / 2) % 16 : floor(i / 32)"
+            out.append(f'// expect 1: formula "a3[{index}]"')
+            nan = bits == 8 and "e5m2" in name
+            # NaN codes other than the format's own become that one, with their sign.
+            back = "(i % 128 > 124 ? floor(i / 128) * 128 + 126 : i)" if nan else "i"
+            out.append(f'// expect 2: formula "{back}"')
     return "\n".join(out)
 
 
@@ -199,5 +198,7 @@ kernel void rounded(device const vec<float, 8>* numbers [[buffer(0)]],
 }
 """
 
-(FOLDER / "packed_unpack.metal").write_text(UNPACK % unpack_runs())
+for name, (bits, dtype, types) in FORMATS.items():
+    short = name.removeprefix("metal_").removesuffix("_format").replace("4b", "4").replace("8b", "8")
+    (FOLDER / f"packed_unpack_{short}.metal").write_text(UNPACK % unpack_runs(name, bits, dtype, types))
 (FOLDER / "packed_pack.metal").write_text(PACK % pack_runs())

@@ -5,7 +5,7 @@
 
 use std::path::{Path, PathBuf};
 
-use anymetal::ElementFormat;
+use anymetal::{ElementFormat, WholeFile};
 
 /// What can be wrong with a `.npy` file.
 #[derive(Debug, thiserror::Error)]
@@ -192,10 +192,7 @@ pub fn write(path: &Path, array: &Array) -> Result<(), NpyError> {
     out.extend_from_slice(&(header.len() as u16).to_le_bytes());
     out.extend_from_slice(header.as_bytes());
     out.extend_from_slice(&array.bytes);
-    // A reader never sees half a file.
-    let partial = path.with_extension("npy.partial");
-    std::fs::write(&partial, out).map_err(io)?;
-    std::fs::rename(&partial, path).map_err(io)
+    WholeFile::write_all_to(path, &out).map_err(io)
 }
 
 #[cfg(test)]

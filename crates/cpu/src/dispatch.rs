@@ -434,11 +434,7 @@ impl CpuKernel {
         // Units of work are counted in 64 bits.
         let total: u128 = grid.iter().map(|&n| u128::from(n)).product();
         if total >= 1 << 63 {
-            let dimension = (0..3).max_by_key(|&d| grid[d]).unwrap_or(0);
-            return Err(LaunchError::GridTooLarge {
-                dimension,
-                threads: u64::from(grid[dimension]),
-            });
+            return Err(LaunchError::TooManyInAll { grid });
         }
         for &(required, location) in &self.kernel.required_simdgroups {
             let given = (threads as u32).div_ceil(32);

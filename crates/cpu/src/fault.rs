@@ -137,6 +137,12 @@ pub enum LaunchError {
         /// Threads.
         threads: u64,
     },
+    /// The grid has more threads than 63 bits count.
+    #[error("a grid of ({}, {}, {}) has 2^63 threads or more; dispatch it in parts", grid[0], grid[1], grid[2])]
+    TooManyInAll {
+        /// Threads in each dimension.
+        grid: [u32; 3],
+    },
     /// The threadgroup does not have the SIMD-groups that an `execution_simdgroups<N>` operation wants.
     #[error(
         "{location}: the operation runs on execution_simdgroups<{required}>, but the threadgroup has {given} SIMD-groups \

@@ -62,6 +62,7 @@ pub mod quantise;
 mod queue;
 mod tensor;
 pub mod weights;
+mod whole_file;
 
 pub use anymetal_cpu::tile::TilePath;
 pub use anymetal_cpu::{HostMemory, MemoryError, SanitizeOptions};
@@ -81,3 +82,4 @@ pub use library::Library;
 pub use pipeline::{Access, Argument, ArgumentType, ConstantValue, ExecutionOptions, FunctionConstants, Pipeline};
 pub use queue::{CommandEncoder, CommandReport, DispatchReport, Graph, Queue, Size, Submission, Traffic};
 pub use tensor::{Attachments, Tensor};
+pub use whole_file::WholeFile;

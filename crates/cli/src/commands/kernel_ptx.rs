@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use anymetal::ptx::{self, PtxOptions, Target};
-use anymetal::{CompileOptions, Device};
+use anymetal::{CompileOptions, Device, WholeFile};
 
 use super::{Outcome, text};
 use crate::binding::{choose_kernel, function_constants};
@@ -83,7 +83,8 @@ pub fn run(options: &Options, mut compile: CompileOptions) -> Outcome {
     match &options.output {
         None => print!("{}", module.text),
         Some(path) => {
-            std::fs::write(path, &module.text).map_err(|error| format!("{}: {error}", path.display()))?;
+            WholeFile::write_all_to(path, module.text.as_bytes())
+                .map_err(|error| format!("{}: {error}", path.display()))?;
             println!(
                 "{}: kernel {} for {}, {} bytes of shared memory, {} threads at most",
                 path.display(),

@@ -131,11 +131,20 @@ fn decibels(metrics: &ErrorMetrics) -> String {
     }
 }
 
+/// A name from a file, which may hold anything, on one line and without what a terminal would obey.
+fn printable(name: &str) -> String {
+    let escape = |c: char| match c {
+        c if c.is_control() => c.escape_default().collect(),
+        c => String::from(c),
+    };
+    name.chars().map(escape).collect()
+}
+
 fn table(report: &Report, start: Instant) {
     let width = report
         .tensors
         .iter()
-        .map(|t| t.name.chars().count())
+        .map(|t| printable(&t.name).chars().count())
         .max()
         .unwrap_or(0)
         .max(6);
@@ -152,12 +161,12 @@ fn table(report: &Report, start: Instant) {
         match tensor.metrics {
             Some(m) => println!(
                 "{:<width$}  {shape:<16} {types:<18} {:>10}  {:>10.3e}  {:>10.3e}",
-                tensor.name,
+                printable(&tensor.name),
                 decibels(&m),
                 m.rms_error,
                 m.max_error
             ),
-            None => println!("{:<width$}  {shape:<16} {types}", tensor.name),
+            None => println!("{:<width$}  {shape:<16} {types}", printable(&tensor.name)),
         }
     }
     if let (Some(m), true) = (report.metrics(), report.tensors.len() > 1) {
@@ -210,4 +219,12 @@ fn json(report: &Report, start: Instant) -> serde_json::Value {
         "seconds": start.elapsed().as_secs_f64(),
         "gigabytes_per_second": speed(report),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn names_are_printed_on_one_line() {
+        assert_eq!(super::printable("a/ü\n\u{1b}[2J\""), "a/ü\\n\\u{1b}[2J\"");
+    }
 }

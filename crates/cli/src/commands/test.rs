@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anymetal::ptx::Target;
-use anymetal::{Device, ExecutionOptions};
+use anymetal::{Device, ExecutionOptions, WholeFile};
 
 use super::{Outcome, text};
 use crate::binding::execution_option;
@@ -108,7 +108,8 @@ pub fn run(options: &Options) -> Outcome {
         }
     }
     if let Some(path) = &options.junit {
-        std::fs::write(path, junit::render(&cases)).map_err(|error| format!("{}: {error}", path.display()))?;
+        WholeFile::write_all_to(path, junit::render(&cases).as_bytes())
+            .map_err(|error| format!("{}: {error}", path.display()))?;
     }
     if cases.is_empty() {
         return Err("no annotated kernel found; docs/test-format.md says what a test looks like".to_string());

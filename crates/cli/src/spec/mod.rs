@@ -181,12 +181,22 @@ fn argument(scan: &mut Scan) -> Result<Argument, String> {
 
 fn type_name(scan: &mut Scan) -> Result<(ElementFormat, usize), String> {
     let name = scan.word()?;
-    parse_type(&name).ok_or_else(|| format!("`{}` is no element type", shortened(&name)))
+    parse_type(&name).ok_or_else(|| {
+        format!(
+            "`{}` is no element type: float, half, bfloat, bool, char, short, int, long and their unsigned kinds, or vectors of 2 to 4 (float4)",
+            shortened(&name)
+        )
+    })
 }
 
 fn tensor(scan: &mut Scan) -> Result<TensorArgument, String> {
     let name = scan.word()?;
-    let format = format_named(&name).ok_or_else(|| format!("`{}` is no element format", shortened(&name)))?;
+    let format = format_named(&name).ok_or_else(|| {
+        format!(
+            "`{}` is no element format: the types of buffers, or fp8_e4m3, fp8_e5m2, fp4_e2m1, int4, uint4, int2, uint2",
+            shortened(&name)
+        )
+    })?;
     let extents = scan.integers()?;
     let strides = if scan.take_word("strides") {
         Some(scan.integers()?)
@@ -285,7 +295,15 @@ mod tests {
                 "thing 3",
                 "`thing` is no kind of argument: buffer, tensor, bytes, struct, handles or null",
             ),
-            ("buffer quux[3]", "`quux` is no element type"),
+            (
+                "buffer quux[3]",
+                "`quux` is no element type: float, half, bfloat, bool, char, short, int, long and their unsigned kinds, or vectors of \
+                 2 to 4 (float4)",
+            ),
+            (
+                "tensor quux (3)",
+                "`quux` is no element format: the types of buffers, or fp8_e4m3, fp8_e5m2, fp4_e2m1, int4, uint4, int2, uint2",
+            ),
             ("buffer float[3", "`buffer float[3`: expected `]` at column 15"),
             (
                 "tensor half (3, ) = ones",

@@ -246,6 +246,9 @@ impl Parser<'_> {
             };
             if self.at(Punct::ColonColon) {
                 self.bump();
+                if self.at(Punct::Star) {
+                    return Err(super::refuse::unsupported("pointers to members are", self.span()));
+                }
                 name.qualifier.push(Segment {
                     ident,
                     args,

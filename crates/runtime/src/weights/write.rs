@@ -1,13 +1,13 @@
 //! Writing a safetensors file tensor by tensor, so that it never exists half written.
 
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::{BufWriter, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use safetensors::Dtype;
 
 use super::error::WeightsError;
+use crate::WholeFile;
 
 /// Tensors whose sizes allow it start at multiples of this many bytes of the file: what Metal wants of format-typed planes.
 pub(super) const ALIGNMENT: usize = 128;
@@ -57,57 +57,34 @@ pub(super) fn header(entries: &[Planned], metadata: &BTreeMap<String, String>) -
     Ok(bytes)
 }
 
-/// A file under a temporary name beside its place, which it takes when it is complete and leaves no trace of otherwise.
+/// The file that is being written, with the errors of weights files.
 pub(super) struct Partial {
-    temporary: PathBuf,
+    file: WholeFile,
     target: PathBuf,
-    writer: BufWriter<File>,
-    done: bool,
 }
 
 impl Partial {
     pub fn create(target: &Path) -> Result<Self, WeightsError> {
-        let mut name = target.file_name().unwrap_or_default().to_os_string();
-        name.push(format!(".partial-{}", std::process::id()));
-        let temporary = target.with_file_name(name);
-        let file = File::create(&temporary).map_err(|source| WeightsError::Io {
-            path: target.to_path_buf(),
-            source,
-        })?;
+        let file = WholeFile::create(target).map_err(|source| io(target, source))?;
         Ok(Self {
-            temporary,
+            file,
             target: target.to_path_buf(),
-            writer: BufWriter::with_capacity(1 << 20, file),
-            done: false,
         })
     }
 
     pub fn write(&mut self, bytes: &[u8]) -> Result<(), WeightsError> {
-        self.writer.write_all(bytes).map_err(|source| self.io(source))
+        self.file.write_all(bytes).map_err(|source| io(&self.target, source))
     }
 
     /// Makes the file appear under its name, complete.
-    pub fn finish(mut self) -> Result<(), WeightsError> {
-        let flushed = self.writer.flush().and_then(|()| self.writer.get_ref().sync_all());
-        let renamed = flushed.and_then(|()| std::fs::rename(&self.temporary, &self.target));
-        renamed.map_err(|source| self.io(source))?;
-        self.done = true;
-        Ok(())
-    }
-
-    fn io(&self, source: std::io::Error) -> WeightsError {
-        WeightsError::Io {
-            path: self.target.clone(),
-            source,
-        }
+    pub fn finish(self) -> Result<(), WeightsError> {
+        self.file.finish().map_err(|source| io(&self.target, source))
     }
 }
 
-impl Drop for Partial {
-    fn drop(&mut self) {
-        if !self.done {
-            // Nothing more can be done about a file that cannot be removed either.
-            let _ = std::fs::remove_file(&self.temporary);
-        }
+fn io(path: &Path, source: std::io::Error) -> WeightsError {
+    WeightsError::Io {
+        path: path.to_path_buf(),
+        source,
     }
 }

@@ -155,32 +155,18 @@ pub(crate) fn lower(
         OpCode::GatherNd => gather_nd(operands, shape, origin),
         OpCode::GatherAlongAxis => {
             let axis = eval::axis(single(operands.get(2)?)?, rank).ok()?;
-            let Node::Load {
-                memory,
-                element,
-                at,
-                indirect,
-            } = &*x.node
-            else {
-                return Some(Lowered::NeedsMemory(0));
-            };
-            if !indirect.is_empty() {
-                return Some(Lowered::NeedsMemory(0));
-            }
-            let mut own = at.clone();
-            own.coefs[axis] = 0;
-            let gathered = Node::Load {
-                memory: memory.clone(),
-                element: *element,
-                at: own,
-                indirect: vec![Indirect {
-                    index: index_node(operands.get(1)?.node.clone())?,
+            let index = operands.get(1)?;
+            gathered(x, |at| {
+                let mut own = at.clone();
+                own.coefs[axis] = 0;
+                let through = Indirect {
+                    index: index_node(index.node.clone())?,
                     extent: x.shape[axis],
                     stride: at.coefs[axis],
                     origin,
-                }],
-            };
-            Some(Lowered::Nodes(vec![Arc::new(gathered)]))
+                };
+                Some((own, vec![through]))
+            })
         }
         OpCode::Reduce(op) => reduce(op, x, operands.get(1)?, element),
         OpCode::Softmax => softmax(x, single(operands.get(1)?)?, element),
@@ -314,44 +300,51 @@ fn tile(x: &Operand, reps: &Operand, shape: &[usize]) -> Option<Lowered> {
     })
 }
 
+/// `x` at another place and through indices, both made from the place where it is loaded. A gather reads memory, so an `x` that is computed
+/// or gathered itself has to be stored first.
+fn gathered(x: &Operand, place: impl FnOnce(&Affine) -> Option<(Affine, Vec<Indirect>)>) -> Option<Lowered> {
+    match &*x.node {
+        Node::Load {
+            memory,
+            element,
+            at,
+            indirect,
+        } if indirect.is_empty() => {
+            let (at, indirect) = place(at)?;
+            let load = Node::Load {
+                memory: memory.clone(),
+                element: *element,
+                at,
+                indirect,
+            };
+            Some(Lowered::Nodes(vec![Arc::new(load)]))
+        }
+        _ => Some(Lowered::NeedsMemory(0)),
+    }
+}
+
 fn gather_nd(operands: &[Operand], shape: &[usize], origin: u32) -> Option<Lowered> {
     let (x, indices) = (operands.first()?, operands.get(1)?);
-    let Node::Load {
-        memory,
-        element,
-        at,
-        indirect,
-    } = &*x.node
-    else {
-        return Some(Lowered::NeedsMemory(0));
-    };
-    if !indirect.is_empty() {
-        return Some(Lowered::NeedsMemory(0));
-    }
     let (&count, lead) = indices.shape.split_last()?;
     let rank = shape.len();
-    let mut own = Affine::constant(at.offset, rank);
-    for d in count..x.shape.len() {
-        own.coefs[lead.len() + d - count] = at.coefs[d];
-    }
-    let mut all = Vec::new();
-    for c in 0..count {
-        let mut forms: Vec<Affine> = (0..lead.len()).map(|d| Affine::index(d, rank, 1, 0)).collect();
-        forms.push(Affine::constant(c as i64, rank));
-        all.push(Indirect {
-            index: index_node(indices.node.mapped(&forms, rank))?,
-            extent: x.shape[c],
-            stride: at.coefs[c],
-            origin,
-        });
-    }
-    let gathered = Node::Load {
-        memory: memory.clone(),
-        element: *element,
-        at: own,
-        indirect: all,
-    };
-    Some(Lowered::Nodes(vec![Arc::new(gathered)]))
+    gathered(x, |at| {
+        let mut own = Affine::constant(at.offset, rank);
+        for d in count..x.shape.len() {
+            own.coefs[lead.len() + d - count] = at.coefs[d];
+        }
+        let mut all = Vec::new();
+        for c in 0..count {
+            let mut forms: Vec<Affine> = (0..lead.len()).map(|d| Affine::index(d, rank, 1, 0)).collect();
+            forms.push(Affine::constant(c as i64, rank));
+            all.push(Indirect {
+                index: index_node(indices.node.mapped(&forms, rank))?,
+                extent: x.shape[c],
+                stride: at.coefs[c],
+                origin,
+            });
+        }
+        Some((own, all))
+    })
 }
 
 /// The type that reductions of an element type give before they are stored.

@@ -120,6 +120,7 @@ fn refused_by_name() {
         ("asm(\"nop\");", "inline assembly is"),
         ("auto [x, y] = a;", "structured bindings are"),
         ("a.*b;", "pointers to members are"),
+        ("int S::*p = 0;", "pointers to members are"),
         ("void g() { }", "a function inside a function is"),
         ("dynamic_cast<int>(a);", "run-time type information is"),
     ] {
