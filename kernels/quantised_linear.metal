@@ -1,11 +1,11 @@
 // Y = X·Wᵀ with quantised weights and few rows of half activations: the products of a language model that writes one token, or a
 // few, at a time.
 //
-//   kernel name   quantised_linear_{int4,mxint4,mxfp4,mxfp8,mxfp8_e5m2}_{f16,f32}{,_64,_128x256}
-//                 the second type is Y's; _64 has tiles of 64 columns, which keep a GPU's cores busy where N is not large; _128x256
-//                 has tiles for many rows, as a prompt has them
-//   grid          threadgroups (ceil(N / 128), ceil(M / 16), 1), (ceil(N / 64), …), or (ceil(N / 256), ceil(M / 128), 1)
-//   threads       128: four SIMD-groups share a tile; 512, sixteen, with _64; 256, eight, with _128x256
+//   kernel name   quantised_linear_{int4,mxint4,mxfp4,mxfp8,mxfp8_e5m2}_{f16,f32}{,_64,_32,_128x256}
+//                 the second type is Y's; _64 and _32 have tiles of so many columns, which keep a GPU's cores busy where N is not large
+//                 (_32 for up to 8 rows, _64 for more); _128x256 has tiles for many rows, as a prompt has them
+//   grid          threadgroups (ceil(N / 128), ceil(M / 16), 1), (ceil(N / 64), …), (ceil(N / 32), …), or (ceil(N / 256), ceil(M / 128), 1)
+//   threads       128: four SIMD-groups share a tile; 512, sixteen, with _64; 256, eight, with _32 and _128x256
 //
 //   buffer 0      X [M, K], half
 //   buffer 1      W [N, K]: packed elements, each row without gaps (K is a multiple of 32)
@@ -73,6 +73,8 @@ template <typename W, typename Y, bool SCALED, int TILE_M, int TILE_N, int GROUP
     INSTANTIATE("quantised_linear_" name "_f32", W, float, SCALED, 16, 128, 4)           \
     INSTANTIATE("quantised_linear_" name "_f16_64", W, half, SCALED, 16, 64, 16)         \
     INSTANTIATE("quantised_linear_" name "_f32_64", W, float, SCALED, 16, 64, 16)        \
+    INSTANTIATE("quantised_linear_" name "_f16_32", W, half, SCALED, 16, 32, 8)          \
+    INSTANTIATE("quantised_linear_" name "_f32_32", W, float, SCALED, 16, 32, 8)         \
     INSTANTIATE("quantised_linear_" name "_f16_128x256", W, half, SCALED, 128, 256, 8)   \
     INSTANTIATE("quantised_linear_" name "_f32_128x256", W, float, SCALED, 128, 256, 8)
 

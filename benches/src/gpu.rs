@@ -200,12 +200,12 @@ impl Bench<'_> {
             ("mxfp4", ElementFormat::Fp4E2M1),
             ("mxfp8", ElementFormat::Fp8E4M3),
         ] {
-            let kernel = format!("quantised_linear_{name}_f16_64");
-            let kernel = pipeline(self.device, "quantised_linear.metal", &kernel)?;
             let bytes = format.bytes_for(N * N);
             let matrices = WEIGHTS / bytes;
             let scales = self.scales(N * N / 32 * matrices)?;
-            for rows in [1usize, 8, 16] {
+            for (rows, columns) in [(1usize, 32), (8, 32), (16, 32), (16, 64)] {
+                let kernel = format!("quantised_linear_{name}_f16_{columns}");
+                let kernel = pipeline(self.device, "quantised_linear.metal", &kernel)?;
                 let works: Vec<Work<'_>> = (0..matrices)
                     .map(|matrix| Work {
                         pipeline: &kernel,
@@ -216,12 +216,12 @@ impl Bench<'_> {
                             (&y, 0),
                         ],
                         bytes: ints(&[rows as i32, N as i32, N as i32]),
-                        grid: [N / 64, 1, 1].into(),
-                        threads: 512.into(),
+                        grid: [N / columns, 1, 1].into(),
+                        threads: (8 * columns).into(),
                         exact: false,
                     })
                     .collect();
-                self.report(&format!("linear_{name}"), &format!("{rows}x{N}x{N}"), &works)?;
+                self.report(&format!("linear_{name}_{columns}"), &format!("{rows}x{N}x{N}"), &works)?;
             }
         }
         Ok(())

@@ -1,4 +1,4 @@
-// Few rows by quantised weights with K a multiple of 128 (GPUs have a way of their own for it), in tiles of 64 columns and of 128; the last
+// Few rows by quantised weights with K a multiple of 128 (GPUs have a way of their own for it), in tiles of 16 to 128 columns; the last
 // tile overhangs.
 //
 // threads: 512 1 1
@@ -79,6 +79,30 @@
 // arg 1: tensor char (1152, 150) = random(8, -128, 127)
 // arg 2: tensor float (150, 12) = zeros
 // tolerance: abs 1e-1 rel 1e-5
+// run: mxfp4, 8 rows, tiles of 32
+// kernel: linear_mxfp4_f32_32
+// threads: 256 1 1
+// grid: threadgroups 5 1 1
+// arg 0: tensor half (1152, 8) = random(6)
+// arg 1: tensor fp4_e2m1 (1152, 150) scales (32, 1) = random(7, -6, 6)
+// arg 2: tensor float (150, 8) = zeros
+// tolerance: abs 4e-2 rel 1e-5
+// run: mxint4, 13 rows, tiles of 16
+// kernel: linear_mxint4_f32_16
+// threads: 64 1 1
+// grid: threadgroups 10 1 1
+// arg 0: tensor half (1152, 13) = random(9)
+// arg 1: tensor int4 (1152, 150) scales (32, 1) = random(8)
+// arg 2: tensor float (150, 13) = zeros
+// tolerance: abs 1e-1 rel 1e-5
+// run: mxfp4, extreme scales, tiles of 32
+// kernel: linear_mxfp4_f32_32
+// threads: 256 1 1
+// grid: threadgroups 5 1 1
+// arg 0: tensor half (1152, 2) = random(1)
+// arg 1: tensor fp4_e2m1 (1152, 150) scales (32, 1) = random(2, -6, 6) scales [127, 0, 1, 20, 128]
+// arg 2: tensor float (150, 2) = fill(9)
+// tolerance: abs 1e-1 rel 1e-5
 
 #include "../../kernels/quantised_linear.metal"
 
@@ -102,6 +126,8 @@ using plain = tensor<device W, dextents<int, 2>, tensor_handle>;
 LINEAR("linear_mxfp8_f32_64", half, scaled<metal_fp8_e4m3_format>, float, 64, 16)
 LINEAR("linear_mxfp4_f32_64", half, scaled<metal_fp4_e2m1_format>, float, 64, 16)
 LINEAR("linear_mxfp4_f32_128", half, scaled<metal_fp4_e2m1_format>, float, 128, 4)
+LINEAR("linear_mxfp4_f32_32", half, scaled<metal_fp4_e2m1_format>, float, 32, 8)
+LINEAR("linear_mxint4_f32_16", half, scaled<int4b_format>, float, 16, 2)
 LINEAR("linear_mxint4_f32_64", half, scaled<int4b_format>, float, 64, 16)
 LINEAR("linear_int4_f32_64", half, plain<int4b_format>, float, 64, 16)
 LINEAR("linear_int4_f32_128", half, plain<int4b_format>, float, 128, 4)

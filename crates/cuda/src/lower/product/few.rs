@@ -27,6 +27,8 @@ const BLOCK: u32 = 32;
 const BLOCKS: u32 = 4;
 /// Elements along K in a window.
 const WINDOW: u32 = BLOCK * BLOCKS;
+/// SIMD-groups of threadgroups of which two share a multiprocessor.
+const SMALL: u32 = 8;
 /// Distance of rows in the shared sums, in elements: spreads a fragment's stores over all banks.
 const fn pitch(columns: u32) -> u32 {
     columns + 4
@@ -100,7 +102,10 @@ impl Cut {
             simdgroups,
             stages: 0,
         };
-        cut.stages = (room / (simdgroups * cut.stage_bytes()).max(1)).min(6);
+        // No more than it takes to hide memory's latency: the rest caches the activation.
+        let each = (simdgroups * cut.stage_bytes()).max(1);
+        let enough = if simdgroups <= SMALL { 80 << 10 } else { 144 << 10 };
+        cut.stages = (enough / each).clamp(3, 6).min(room / each);
         (fits && cut.stages >= 2).then_some(cut)
     }
 
@@ -194,27 +199,31 @@ impl Lower<'_> {
             branch_if(self, none, general);
         }
         self.stage(cut.shared_bytes());
+        // Two small threadgroups share a multiprocessor, so that one begins where the other ends.
+        let whole = if room >= 128 << 10 { 227 << 10 } else { 99 << 10 };
+        if simdgroups <= SMALL && 2 * (cut.shared_bytes() + 1024) <= whole {
+            self.min_blocks = self.min_blocks.max(2);
+        }
         let shared = def!(self, B32, "mov.u32", "smem");
-        // The least and the greatest scale.
-        let range = [self.u32(100 << 23), self.u32(100 << 23)];
+        // Has the upper bit of each byte as long as all scales are between 2⁻⁶³ and 2⁶⁴.
+        let usual = self.u32(u32::MAX);
         let (many, summed) = (self.writer.label(), self.writer.label());
         let row_count = rows.reg(self);
         let more = def!(self, Pred, "setp.gt.s32", "{row_count}, 8");
         if descriptor.m > 8 {
             branch_if(self, more, many);
         }
-        self.few_sums(&cut, &activation, &weights, rows, columns, end, 1, range, shared);
+        self.few_sums(&cut, &activation, &weights, rows, columns, end, 1, usual, shared);
         if descriptor.m > 8 {
             ptx!(self, "bra.uni {summed}");
             self.writer.place(many);
-            self.few_sums(&cut, &activation, &weights, rows, columns, end, 2, range, shared);
+            self.few_sums(&cut, &activation, &weights, rows, columns, end, 2, usual, shared);
         }
         self.writer.place(summed);
         let threads = 32 * simdgroups;
         if cut.scaled {
-            let low = def!(self, Pred, "setp.lt.u32", "{}, {}", range[0], 40u32 << 23);
-            let rare = self.reg(Class::Pred);
-            ptx!(self, "setp.gt.or.u32 {rare}, {}, {}, {low}", range[1], 240u32 << 23);
+            let bits = def!(self, B32, "and.b32", "{usual}, {}", 0x8080_8080u32);
+            let rare = def!(self, Pred, "setp.ne.u32", "{bits}, {}", 0x8080_8080u32);
             let any = self.reg(Class::Pred);
             ptx!(self, "barrier.red.or.pred {any}, 0, {threads}, {rare}");
             branch_if(self, any, general);
@@ -347,7 +356,7 @@ impl Lower<'_> {
         columns: Word,
         end: Reg,
         row_blocks: u32,
-        range: [Reg; 2],
+        usual: Reg,
         shared: Reg,
     ) {
         let simdgroup = self.geometry.simdgroup;
@@ -405,7 +414,7 @@ impl Lower<'_> {
                 2 * cut.splits * WINDOW
             );
         }
-        self.few_multiply(cut, &cursor, stage, &x, &sums, row_blocks, range);
+        self.few_multiply(cut, &cursor, stage, &x, &sums, row_blocks, usual);
         self.few_next_stage(cut, stage);
         ptx!(self, "sub.s32 {left}, {left}, 1");
         let more = def!(self, Pred, "setp.gt.s32", "{left}, 0");
@@ -672,7 +681,7 @@ impl Lower<'_> {
         x: &[Reg],
         sums: &[[Reg; 4]],
         row_blocks: u32,
-        range: [Reg; 2],
+        usual: Reg,
     ) {
         let (g, t) = (self.geometry.fragment_row, self.geometry.fragment_pair);
         let stage = def!(self, B32, "add.u32", "{stage}, {}", cursor.ring);
@@ -681,9 +690,15 @@ impl Lower<'_> {
         let codes: Vec<Reg> = if cut.scaled {
             let place = def!(self, B32, "mad.lo.u32", "{g}, {BLOCKS}, {stage}");
             let first = cut.own_columns * cut.row_bytes();
-            (0..cut.lines())
+            let codes: Vec<Reg> = (0..cut.lines())
                 .map(|line| def!(self, B32, "ld.shared.b32", "[{place}+{}]", first + line * 8 * BLOCKS))
-                .collect()
+                .collect();
+            for &codes in &codes {
+                // Codes of 64 … 191 have two different bits at the top.
+                let below = def!(self, B32, "shl.b32", "{codes}, 1");
+                ptx!(self, "lop3.b32 {usual}, {codes}, {below}, {usual}, 0x28");
+            }
+            codes
         } else {
             Vec::new()
         };
@@ -735,7 +750,7 @@ impl Lower<'_> {
                 });
                 let scales = [0, 1].map(|h| {
                     let codes = codes.get((2 * mb + h) as usize).copied();
-                    codes.map(|codes| self.few_scale(codes, block, range))
+                    codes.map(|codes| self.few_scale(codes, block))
                 });
                 for nb in 0..row_blocks {
                     let sum = sums[(mb * row_blocks + nb) as usize];

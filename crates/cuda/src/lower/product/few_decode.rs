@@ -6,20 +6,16 @@ use super::emit::def;
 use super::few::Cut;
 use super::unit::{Unit, widen};
 use crate::lower::Lower;
-use crate::ptx;
 use crate::ptx::Reg;
 
 impl Lower<'_> {
-    /// The scale of a block as `f32`, of the codes of a window; codes 0 and 255 are found out by their range.
-    pub(super) fn few_scale(&mut self, codes: Reg, block: u32, range: [Reg; 2]) -> Reg {
+    /// The scale of a block as `f32`, of the codes of a window; codes 0 and 255 are found out elsewhere.
+    pub(super) fn few_scale(&mut self, codes: Reg, block: u32) -> Reg {
         let shifted = match block {
             3 => def!(self, B32, "shr.u32", "{codes}, 1"),
             block => def!(self, B32, "shl.b32", "{codes}, {}", 23 - 8 * block),
         };
         let bits = def!(self, B32, "and.b32", "{shifted}, {}", 0x7f80_0000);
-        let [least, greatest] = range;
-        ptx!(self, "min.u32 {least}, {least}, {bits}");
-        ptx!(self, "max.u32 {greatest}, {greatest}, {bits}");
         def!(self, F32, "mov.b32", "{bits}")
     }
 
