@@ -186,3 +186,22 @@ fn only_weights_are_copied_before_the_launch_in_front_has_ended() {
     };
     assert!(!product("f16", "f16", "f32", "", &before).contains(wait));
 }
+
+#[test]
+fn small_constants_are_read_where_the_launch_has_them() {
+    let text = "kernel \"scale\" {\n  argument arg0 \"x\" buffer 0 device \"float\" size 4 align 4 element 4 access read_write\n  \
+                argument arg1 \"by\" buffer 1 constant \"float\" size 4 align 4 element 4 reference access read\n  body {\n    \
+                %0: ptr<device> = argument arg0\n    %1: ptr<constant> = argument arg1\n    %2: f32 = load %1 f32 x1 align 4\n    \
+                store %0, [%2] align 4\n  }\n}\n";
+    let kernel = anymetal_ir::parse::parse(text).unwrap_or_else(|error| panic!("{error}\n{text}"));
+    let of = |values| {
+        let options = PtxOptions {
+            values,
+            ..PtxOptions::default()
+        };
+        compile(&kernel, &options)
+            .unwrap_or_else(|error| panic!("{error}"))
+            .text
+    };
+    assert!(!of(true).contains("ld.global") && of(false).contains("ld.global"));
+}

@@ -558,4 +558,46 @@ mod tests {
         };
         assert!(aliased(&kernel, &bound, &[reached]), "by handle");
     }
+
+    #[test]
+    fn small_constants_travel_by_value() {
+        let mut size = buffer("size", Access::ReadOnly);
+        size.kind = ArgumentKind::Buffer {
+            space: AddressSpace::Constant,
+            type_name: "sizes".into(),
+            size: 12,
+            align: 4,
+            element_size: 4,
+            reference: true,
+        };
+        let kernel = Kernel {
+            arguments: vec![buffer("x", Access::ReadWrite), size],
+            ..Kernel::default()
+        };
+        let layout = ParameterBlock::of(&kernel);
+        let place = layout.values[1].unwrap();
+        assert_eq!((layout.values[0], place % 16), (None, 0));
+        assert!(place >= layout.arguments[1] + 16 && place + 12 <= layout.size);
+        let value = BoundArgument::Value {
+            address: 0x3000,
+            value: (1..=12).collect(),
+        };
+        let memory = BoundArgument::Buffer {
+            address: 0x1000,
+            bytes: 64,
+        };
+        let bound = [memory.clone(), value];
+        let launch = Launch {
+            threads: [64, 1, 1],
+            threadgroup: [64, 1, 1],
+        };
+        let bytes = block(&kernel, &layout, &launch, &bound, &[0, 0], &Extras::default()).unwrap();
+        let (at, place) = (layout.arguments[1] as usize, place as usize);
+        assert_eq!(bytes[place..place + 12], (1..=12).collect::<Vec<u8>>());
+        assert_eq!(bytes[at..at + 8], 0x3000u64.to_le_bytes());
+        assert!(has_values(&kernel, &layout, &bound) && !has_values(&kernel, &layout, &[memory.clone(), memory]));
+        // What a launch behind it may not have read yet.
+        let written = written(&kernel, &bound, &[]);
+        assert_eq!((written.len(), &written[0]), (1, &(0x1000..0x1040)));
+    }
 }

@@ -2,7 +2,7 @@
 //!
 //! A layer of a language model that writes a token at a time waits for its weights, so bytes in flight count: each SIMD-group copies windows of
 //! its own into a ring in shared memory, several ahead. The weights are the rows of `mma`'s left operand (16 at a time), the activation's rows
-//! its 8 columns. SIMD-groups share out the tile's columns, 64 each, and K, window by window; partial sums meet in shared memory. Sums of a
+//! its 8 columns. SIMD-groups share out the tile's columns, 32 each, and K, window by window; partial sums meet in shared memory. Sums of a
 //! block of 32 are multiplied by their scale. Scales that could take that out of range (or are NaN) are noticed on the way, and the
 //! product is left to the general path.
 
@@ -10,7 +10,8 @@ use anymetal_formats::ElementFormat;
 use anymetal_ir::{AddressSpace, ArgumentKind, MatmulDescriptor, Operand};
 
 use super::MAX_K;
-use super::emit::{Wide, Word, advance, both, branch_if, branch_unless, def, float, step};
+use super::emit::{Wide, Word, both, branch_if, branch_unless, def, float};
+use super::few_ring::Cursor;
 use super::region::{Region, region};
 use super::target::store_one;
 use super::unit::{Unit, unit_of};
@@ -22,11 +23,11 @@ use crate::ptx::{Class, Reg};
 /// Columns that a SIMD-group takes at most: few, so that many SIMD-groups hide each other's latencies.
 const COLUMNS: u32 = 32;
 /// Elements along K that share a scale, and that a lane's row has a run of.
-const BLOCK: u32 = 32;
+pub(super) const BLOCK: u32 = 32;
 /// Blocks of K in a window.
-const BLOCKS: u32 = 4;
+pub(super) const BLOCKS: u32 = 4;
 /// Elements along K in a window.
-const WINDOW: u32 = BLOCK * BLOCKS;
+pub(super) const WINDOW: u32 = BLOCK * BLOCKS;
 /// SIMD-groups of threadgroups of which two share a multiprocessor.
 const SMALL: u32 = 8;
 /// Distance of rows in the shared sums, in elements: spreads a fragment's stores over all banks.
@@ -52,15 +53,15 @@ pub(crate) fn has_few_rows(descriptor: &MatmulDescriptor, left: ElementFormat, r
 pub(super) struct Cut {
     pub unit: Unit,
     pub format: ElementFormat,
-    scaled: bool,
+    pub scaled: bool,
     /// Columns of the tile, and of a SIMD-group.
     columns: u32,
-    own_columns: u32,
+    pub own_columns: u32,
     /// SIMD-groups that share columns and split K.
-    splits: u32,
-    simdgroups: u32,
+    pub splits: u32,
+    pub simdgroups: u32,
     /// Windows in a SIMD-group's ring.
-    stages: u32,
+    pub stages: u32,
 }
 
 impl Cut {
@@ -102,25 +103,25 @@ impl Cut {
             simdgroups,
             stages: 0,
         };
-        // No more than it takes to hide memory's latency: the rest caches the activation.
+        // No more than it takes to hide memory's latency: the rest of the memory caches the activation.
         let each = (simdgroups * cut.stage_bytes()).max(1);
-        let enough = if simdgroups <= SMALL { 80 << 10 } else { 144 << 10 };
+        let enough = (48 << 10).max(simdgroups * (6 << 10));
         cut.stages = (enough / each).clamp(3, 6).min(room / each);
         (fits && cut.stages >= 2).then_some(cut)
     }
 
     /// Bytes of a row of weights in a window.
-    fn row_bytes(&self) -> u32 {
+    pub fn row_bytes(&self) -> u32 {
         WINDOW * self.format.bits() as u32 / 8
     }
 
     /// Bytes of a window: the weights, then the scales of each row's blocks.
-    fn stage_bytes(&self) -> u32 {
+    pub fn stage_bytes(&self) -> u32 {
         self.own_columns * (self.row_bytes() + if self.scaled { BLOCKS } else { 0 })
     }
 
     /// Rows of weights of a lane.
-    fn lines(&self) -> u32 {
+    pub fn lines(&self) -> u32 {
         self.own_columns / 8
     }
 
@@ -148,20 +149,6 @@ impl Cut {
         let rings = self.simdgroups * self.stages * self.stage_bytes();
         rings.max(self.splits * 16 * pitch(self.columns) * 4)
     }
-}
-
-/// Addresses of a lane, moved from window to window.
-struct Cursor {
-    /// Of each line, the 16 bytes that this lane copies first.
-    weights: Vec<Reg>,
-    /// Of two lines, the scales.
-    scales: Vec<Reg>,
-    activation: Vec<Reg>,
-    /// Where in a stage this lane's copies of line 0 go: weights (one or two), scales.
-    weights_to: Vec<Reg>,
-    scales_to: Option<Reg>,
-    /// The ring.
-    ring: Reg,
 }
 
 impl Lower<'_> {
@@ -217,7 +204,9 @@ impl Lower<'_> {
         if descriptor.m > 8 {
             ptx!(self, "bra.uni {summed}");
             self.writer.place(many);
-            self.few_sums(&cut, &activation, &weights, rows, columns, end, 2, usual, shared);
+            // Twice the activation takes twice the cache.
+            let short = Cut { stages: 2, ..cut };
+            self.few_sums(&short, &activation, &weights, rows, columns, end, 2, usual, shared);
         }
         self.writer.place(summed);
         let threads = 32 * simdgroups;
@@ -332,7 +321,7 @@ impl Lower<'_> {
     }
 
     /// Number of the scale of the region's first element.
-    fn few_first_scale(&mut self, weights: &Region) -> Wide {
+    pub(super) fn few_first_scale(&mut self, weights: &Region) -> Wide {
         let Some(scales) = &weights.scales else {
             return Wide::Known(0);
         };
@@ -438,235 +427,6 @@ impl Lower<'_> {
                     let offset = 4 * ((8 * nb + i) * pitch(cut.columns) + 16 * mb + 8 * h);
                     ptx!(self, "st.shared.f32 [{place}+{offset}], {sum}");
                 }
-            }
-        }
-    }
-
-    /// Where a lane copies from and to.
-    #[allow(clippy::too_many_arguments)]
-    fn few_cursor(
-        &mut self,
-        cut: &Cut,
-        activation: &Region,
-        weights: &Region,
-        rows: Word,
-        columns: Word,
-        [split, first_column]: [Reg; 2],
-        row_blocks: u32,
-        shared: Reg,
-    ) -> Cursor {
-        let (g, t) = (self.geometry.fragment_row, self.geometry.fragment_pair);
-        let bits = weights.bits();
-        let first_k = def!(self, B32, "mul.lo.u32", "{split}, {WINDOW}");
-        let line_address = |l: &mut Self, region: &Region, line: Reg, inside: Word, k: Reg| {
-            let last = inside.add(l, Word::Known(-1));
-            let line = def!(l, B32, "min.s32", "{line}, {last}");
-            let line = Word::Reg(line).widen(l);
-            let across = line.mul(l, region.strides[1]);
-            let k = Word::Reg(k).widen(l);
-            let index = across.add(l, k);
-            let index = region.first.add(l, index);
-            let bit = index.mul(l, Wide::Known(region.bits().into())).reg(l);
-            let bytes = def!(l, B64, "shr.s64", "{bit}, 3");
-            advance(l, region.pointer, Wide::Reg(bytes))
-        };
-        // 16 bytes of each line's 64 (or two of 128).
-        let copy_k = def!(self, B32, "mad.lo.u32", "{t}, {}, {first_k}", 128 / bits);
-        let run_k = def!(self, B32, "mad.lo.u32", "{t}, 8, {first_k}");
-        let mut cursor = Cursor {
-            weights: Vec::new(),
-            scales: Vec::new(),
-            activation: Vec::new(),
-            weights_to: Vec::new(),
-            scales_to: None,
-            ring: shared,
-        };
-        for line in 0..cut.lines() {
-            let line = def!(self, B32, "add.u32", "{g}, {}", 8 * line);
-            let line = def!(self, B32, "add.u32", "{line}, {first_column}");
-            cursor.weights.push(line_address(self, weights, line, columns, copy_k));
-        }
-        for block in 0..row_blocks {
-            let line = def!(self, B32, "add.u32", "{g}, {}", 8 * block);
-            cursor
-                .activation
-                .push(line_address(self, activation, line, rows, run_k));
-        }
-        let ring_bytes = cut.stages * cut.stage_bytes();
-        let simdgroup = self.geometry.simdgroup;
-        let ring = def!(self, B32, "mad.lo.u32", "{simdgroup}, {ring_bytes}, {shared}");
-        cursor.ring = ring;
-        let row = def!(self, B32, "mad.lo.u32", "{g}, {}, {ring}", cut.row_bytes());
-        for part in 0..cut.row_bytes() / 64 {
-            let chunk = def!(self, B32, "add.u32", "{t}, {}", 4 * part);
-            let swizzle = self.few_swizzle(cut);
-            let chunk = def!(self, B32, "xor.b32", "{chunk}, {swizzle}");
-            cursor
-                .weights_to
-                .push(def!(self, B32, "mad.lo.u32", "{chunk}, 16, {row}"));
-        }
-        if let Some(scales) = &weights.scales {
-            // Lane pair t copies the scales of lines t, t + 4, ….
-            let line = def!(self, B32, "mad.lo.u32", "{t}, 8, {g}");
-            let to = def!(self, B32, "mad.lo.u32", "{line}, {BLOCKS}, {ring}");
-            let to = def!(self, B32, "add.u32", "{to}, {}", cut.own_columns * cut.row_bytes());
-            cursor.scales_to = Some(to);
-            let last = columns.add(self, Word::Known(-1));
-            let first = self.few_first_scale(weights);
-            let block = def!(self, B32, "mul.lo.u32", "{split}, {BLOCKS}");
-            let block = Word::Reg(block).widen(self);
-            let first = first.add(self, block);
-            for part in 0..cut.lines().div_ceil(4) {
-                let line = def!(self, B32, "add.u32", "{line}, {}", 32 * part);
-                let line = def!(self, B32, "add.u32", "{line}, {first_column}");
-                let line = def!(self, B32, "min.s32", "{line}, {last}");
-                let line = Word::Reg(line).widen(self);
-                let across = line.mul(self, scales.strides[1]);
-                let at = first.add(self, across);
-                cursor.scales.push(advance(self, scales.pointer, at));
-            }
-        }
-        // Loops move them.
-        for address in cursor
-            .weights
-            .iter_mut()
-            .chain(&mut cursor.scales)
-            .chain(&mut cursor.activation)
-        {
-            *address = self.copy(*address);
-        }
-        cursor
-    }
-
-    /// What the 16-byte chunks of a lane's rows are exchanged by, so that a fragment's loads fall into all banks.
-    fn few_swizzle(&mut self, cut: &Cut) -> Reg {
-        let g = self.geometry.fragment_row;
-        if cut.row_bytes() == 64 {
-            let half = def!(self, B32, "shr.u32", "{g}, 1");
-            def!(self, B32, "and.b32", "{half}, 3")
-        } else {
-            let low = def!(self, B32, "and.b32", "{g}, 3");
-            def!(self, B32, "shl.b32", "{low}, 1")
-        }
-    }
-
-    /// Fills the ring but for one stage, a group for each. The offset of the stage that is next.
-    fn few_fill(&mut self, cut: &Cut, cursor: &Cursor, to_load: Reg) -> Reg {
-        let most = cut.stages - 1;
-        for window in 0..most {
-            let there = def!(self, Pred, "setp.gt.s32", "{to_load}, {window}");
-            let stage = window * cut.stage_bytes();
-            let along = window * cut.splits;
-            for (line, &from) in cursor.weights.iter().enumerate() {
-                for (part, &to) in cursor.weights_to.iter().enumerate() {
-                    let (to_offset, offset) = (
-                        stage + line as u32 * 8 * cut.row_bytes(),
-                        along * cut.row_bytes() + 64 * part as u32,
-                    );
-                    ptx!(
-                        self,
-                        "@{there} cp.async.cg.shared.global.L2::128B [{to}+{to_offset}], [{from}+{offset}], 16"
-                    );
-                }
-            }
-            if let Some(to) = cursor.scales_to {
-                for (part, &from) in cursor.scales.iter().enumerate() {
-                    let there = match self.few_has_scales(cut, part as u32) {
-                        Some(lane) => def!(self, Pred, "and.pred", "{there}, {lane}"),
-                        None => there,
-                    };
-                    let (to_offset, offset) = (stage + part as u32 * 32 * BLOCKS, along * BLOCKS);
-                    ptx!(
-                        self,
-                        "@{there} cp.async.ca.shared.global [{to}+{to_offset}], [{from}+{offset}], {BLOCKS}"
-                    );
-                }
-            }
-            ptx!(self, "cp.async.commit_group");
-        }
-        let count = def!(self, B32, "min.u32", "{to_load}, {most}");
-        ptx!(self, "sub.s32 {to_load}, {to_load}, {count}");
-        for (addresses, bytes) in [(&cursor.weights, cut.row_bytes()), (&cursor.scales, BLOCKS)] {
-            let bytes = def!(self, B64, "mul.wide.u32", "{count}, {}", cut.splits * bytes);
-            for &address in addresses {
-                ptx!(self, "add.s64 {address}, {address}, {bytes}");
-            }
-        }
-        def!(self, B32, "mul.lo.u32", "{count}, {}", cut.stage_bytes())
-    }
-
-    /// Whether this lane copies scales in a part of the lines; `None` if all lanes do: narrow tiles have no line for the last ones.
-    fn few_has_scales(&mut self, cut: &Cut, part: u32) -> Option<Reg> {
-        if cut.lines() >= 4 * (part + 1) {
-            return None;
-        }
-        let pair = self.geometry.fragment_pair;
-        let line = def!(self, B32, "add.u32", "{pair}, {}", 4 * part);
-        Some(def!(self, Pred, "setp.lt.u32", "{line}, {}", cut.lines()))
-    }
-
-    /// Copies the next window into the stage that is next, if there is one; a group in any case.
-    fn few_copy(&mut self, cut: &Cut, cursor: &Cursor, stage: Reg, to_load: Reg) {
-        let skip = self.writer.label();
-        let none = def!(self, Pred, "setp.le.s32", "{to_load}, 0");
-        branch_if(self, none, skip);
-        for (line, &from) in cursor.weights.iter().enumerate() {
-            for (part, &to) in cursor.weights_to.iter().enumerate() {
-                let to = def!(self, B32, "add.u32", "{to}, {stage}");
-                let offset = line as u32 * 8 * cut.row_bytes();
-                ptx!(
-                    self,
-                    "cp.async.cg.shared.global.L2::128B [{to}+{offset}], [{from}+{}], 16",
-                    64 * part
-                );
-            }
-            step(self, from, Wide::Known((cut.splits * cut.row_bytes()).into()));
-        }
-        if let Some(to) = cursor.scales_to {
-            let to = def!(self, B32, "add.u32", "{to}, {stage}");
-            for (part, &from) in cursor.scales.iter().enumerate() {
-                let guard = match self.few_has_scales(cut, part as u32) {
-                    Some(lane) => format!("@{lane} "),
-                    None => String::new(),
-                };
-                let offset = part as u32 * 32 * BLOCKS;
-                ptx!(
-                    self,
-                    "{guard}cp.async.ca.shared.global [{to}+{offset}], [{from}], {BLOCKS}"
-                );
-                step(self, from, Wide::Known((cut.splits * BLOCKS).into()));
-            }
-        }
-        ptx!(self, "sub.s32 {to_load}, {to_load}, 1");
-        self.few_next_stage(cut, stage);
-        self.writer.place(skip);
-        ptx!(self, "cp.async.commit_group");
-    }
-
-    /// A number that is not negative, divided by a known one.
-    fn divided(&mut self, number: Reg, by: u32) -> Reg {
-        match by.is_power_of_two() {
-            true => def!(self, B32, "shr.u32", "{number}, {}", by.trailing_zeros()),
-            false => def!(self, B32, "div.u32", "{number}, {by}"),
-        }
-    }
-
-    fn few_next_stage(&mut self, cut: &Cut, stage: Reg) {
-        let bytes = cut.stage_bytes();
-        ptx!(self, "add.u32 {stage}, {stage}, {bytes}");
-        let end = def!(self, Pred, "setp.eq.u32", "{stage}, {}", cut.stages * bytes);
-        ptx!(self, "selp.b32 {stage}, 0, {stage}, {end}");
-    }
-
-    /// Loads the activation's elements of a block of a window.
-    fn few_activation(&mut self, cursor: &Cursor, block: u32, to: &[Reg]) {
-        for (nb, &address) in cursor.activation.iter().enumerate() {
-            if let [a, b, c, d, ..] = to[4 * (nb * BLOCKS as usize + block as usize)..] {
-                ptx!(
-                    self,
-                    "ld.global.v4.b32 {{{a}, {b}, {c}, {d}}}, [{address}+{}]",
-                    2 * BLOCK * block
-                );
             }
         }
     }

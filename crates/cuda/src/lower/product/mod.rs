@@ -9,6 +9,7 @@ mod convolution;
 mod emit;
 mod few;
 mod few_decode;
+mod few_ring;
 mod fragments;
 mod lines;
 mod matrix8;
