@@ -7,7 +7,8 @@ use std::collections::HashMap;
 
 use super::classify::Class;
 use super::lower::Virtual;
-use super::program::{Block, Program, Reg, Role};
+use super::operands::Role;
+use super::program::{Block, Program, Reg};
 use crate::lanes::CHUNK;
 
 #[derive(Clone, Copy, Default)]
@@ -175,6 +176,7 @@ pub(super) fn allocate(program: &mut Program, vregs: &[Virtual]) {
 fn rewrite(block: &mut Block, placed: &[Reg]) {
     for (inst, _) in &mut block.insts {
         inst.visit(&mut |reg, _| *reg = placed[reg.at as usize]);
+        inst.place_steps();
         for nested in inst.blocks() {
             rewrite(nested, placed);
         }

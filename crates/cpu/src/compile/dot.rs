@@ -292,6 +292,7 @@ impl<'k> Lower<'k> {
                 out,
                 sum: chain.sum,
                 terms: chain.terms,
+                steps: Vec::new(),
             });
             self.location = location;
         } else if let Some(byte) = self.waiting.bytes.remove(&value) {

@@ -5,7 +5,8 @@
 
 use super::classify::Class;
 use super::lower::Virtual;
-use super::program::{Block, Inst, Operation, Reg, Role};
+use super::operands::Role;
+use super::program::{Block, Inst, Operation, Reg};
 
 /// Joins what can be joined, before registers are placed.
 pub(super) fn fuse(body: &mut Block, vregs: &[Virtual]) {

@@ -9,6 +9,7 @@ mod dot;
 mod fuse;
 mod lower;
 mod moves;
+pub(crate) mod operands;
 mod places;
 pub(crate) mod program;
 mod tensor;

@@ -7,7 +7,8 @@
 
 use super::classify::Class;
 use super::lower::Virtual;
-use super::program::{Block, Inst, Place, Reg, Role};
+use super::operands::Role;
+use super::program::{Block, Inst, Place, Reg};
 use crate::lanes::CHUNK;
 
 /// What is known of a tile: elements of one instance, and whether it has the shape that the map runs over.

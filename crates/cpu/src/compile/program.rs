@@ -12,7 +12,7 @@ use anymetal_ir::{
 
 use crate::fault::AccessKind;
 use crate::lanes::convert::BlendFn;
-use crate::lanes::dot::{Code, DotFn};
+use crate::lanes::dot::{Code, DotFn, Place as DotPlace, Term};
 use crate::lanes::{Fn1, Fn2, Fn3};
 
 /// A register. Before allocation `at` is the number of a virtual register.
@@ -142,14 +142,6 @@ pub(crate) enum Place {
     Tile(u32),
 }
 
-impl Place {
-    fn visit(&mut self, role: Role, f: &mut dyn FnMut(&mut Reg, Role)) {
-        if let Place::Reg(reg) = self {
-            f(reg, role);
-        }
-    }
-}
-
 /// A memory access.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Access {
@@ -193,6 +185,23 @@ impl Operation {
     }
 }
 
+impl DotTerm {
+    /// The step for the loop, of registers that are placed.
+    pub fn placed(&self) -> Term {
+        let place = |reg: Reg| match reg.is_uniform() {
+            true => DotPlace::Uniform(reg.at),
+            false => DotPlace::Varying(reg.at),
+        };
+        Term {
+            word: place(self.word),
+            x: place(self.x),
+            shift: self.shift,
+            mask: self.mask,
+            code: self.code,
+        }
+    }
+}
+
 /// One instruction.
 #[derive(Clone, Debug)]
 pub(crate) enum Inst {
@@ -220,6 +229,8 @@ pub(crate) enum Inst {
         out: Reg,
         sum: Reg,
         terms: Vec<DotTerm>,
+        /// The same for the loop, once registers are placed.
+        steps: Vec<Term>,
     },
     /// An operation on what is loaded for it alone.
     OfMemory {
@@ -537,262 +548,6 @@ pub(crate) struct Program {
     pub queries: u32,
 }
 
-/// How an instruction touches a register.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Role {
-    Use,
-    Def,
-    /// A local, which keeps its register for good.
-    Local,
-}
-
-impl View {
-    pub fn visit(&mut self, f: &mut dyn FnMut(&mut Reg, Role)) {
-        f(&mut self.pointer, Role::Use);
-        for reg in self
-            .base_extents
-            .iter_mut()
-            .chain(&mut self.strides)
-            .chain(&mut self.origin)
-        {
-            f(reg, Role::Use);
-        }
-        for extent in &mut self.extents {
-            if let ViewExtent::Dynamic(reg) = extent {
-                f(reg, Role::Use);
-            }
-        }
-        if let Some(scales) = &mut self.scales {
-            f(&mut scales.pointer, Role::Use);
-            scales.strides.iter_mut().for_each(|reg| f(reg, Role::Use));
-        }
-    }
-}
-
-impl TileOperand {
-    fn visit(&mut self, f: &mut dyn FnMut(&mut Reg, Role)) {
-        if let TileOperand::View(view) = self {
-            view.visit(f);
-        }
-    }
-}
-
-impl Inst {
-    /// Calls `f` for each register of the instruction itself, uses before definitions; not for those in nested blocks.
-    pub fn visit(&mut self, f: &mut dyn FnMut(&mut Reg, Role)) {
-        use Role::{Def, Local, Use};
-        match self {
-            Inst::Op1 { out, a, .. } => {
-                f(a, Use);
-                f(out, Def);
-            }
-            Inst::Op2 { out, a, b, .. } | Inst::Affine { out, a, b, .. } => {
-                f(a, Use);
-                f(b, Use);
-                f(out, Def);
-            }
-            Inst::Op3 { out, a, b, c, .. } => {
-                f(a, Use);
-                f(b, Use);
-                f(c, Use);
-                f(out, Def);
-            }
-            Inst::Dot { out, sum, terms, .. } => {
-                f(sum, Use);
-                for term in terms {
-                    f(&mut term.word, Use);
-                    f(&mut term.x, Use);
-                }
-                f(out, Def);
-            }
-            Inst::OfMemory {
-                access, out, operands, ..
-            } => {
-                f(&mut access.pointer, Use);
-                access.values.iter_mut().for_each(|reg| f(reg, Def));
-                operands.iter_mut().for_each(|reg| f(reg, Use));
-                f(out, Def);
-            }
-            Inst::SetLocal {
-                direct,
-                apart,
-                local,
-                value,
-                ..
-            } => {
-                direct.visit(f);
-                apart.visit(f);
-                f(value, Use);
-                f(local, Local);
-            }
-            Inst::LocalSet { local, value, .. } => {
-                f(value, Use);
-                f(local, Local);
-            }
-            Inst::LocalGet { out, local, .. } => {
-                f(local, Local);
-                f(out, Def);
-            }
-            Inst::Load(access) => {
-                f(&mut access.pointer, Use);
-                access.predicate.iter_mut().for_each(|reg| f(reg, Use));
-                access.values.iter_mut().for_each(|reg| f(reg, Def));
-            }
-            Inst::Store(access) => {
-                f(&mut access.pointer, Use);
-                access.predicate.iter_mut().for_each(|reg| f(reg, Use));
-                access.values.iter_mut().for_each(|reg| f(reg, Use));
-            }
-            Inst::StoreBits {
-                pointer,
-                bit,
-                value,
-                predicate,
-                ..
-            } => {
-                f(pointer, Use);
-                f(bit, Use);
-                f(value, Use);
-                predicate.iter_mut().for_each(|reg| f(reg, Use));
-            }
-            Inst::Atomic {
-                pointer,
-                values,
-                out,
-                success,
-                ..
-            } => {
-                f(pointer, Use);
-                values.iter_mut().for_each(|reg| f(reg, Use));
-                out.iter_mut().chain(success).for_each(|reg| f(reg, Def));
-            }
-            Inst::CheckIndex { indices, extents, .. } => indices.iter_mut().chain(extents).for_each(|reg| f(reg, Use)),
-            Inst::CheckReach(reach) => reach.visit(&mut |reg| f(reg, Use)),
-            Inst::InRange { out, indices, extents } => {
-                indices.iter_mut().chain(extents).for_each(|reg| f(reg, Use));
-                f(out, Def);
-            }
-            Inst::TensorQuery { handle, out, .. } => {
-                f(handle, Use);
-                f(out, Def);
-            }
-            Inst::Group { out, a, .. } => {
-                f(a, Use);
-                f(out, Def);
-            }
-            Inst::Shuffle { out, a, index, .. } => {
-                f(a, Use);
-                f(index, Use);
-                f(out, Def);
-            }
-            Inst::Vote { out, a, .. } => {
-                a.iter_mut().for_each(|reg| f(reg, Use));
-                f(out, Def);
-            }
-            Inst::SimdgroupMatrixMultiply { operands, out, .. } => {
-                let (a, b, c) = &mut **operands;
-                for operand in [Some(a), Some(b), c.as_mut()].into_iter().flatten() {
-                    operand.values.iter_mut().for_each(|reg| f(reg, Use));
-                }
-                out.iter_mut().for_each(|reg| f(reg, Def));
-            }
-            Inst::CoopGet { slot, out, .. }
-            | Inst::CoopValid { slot, out, .. }
-            | Inst::CoopMapSlot { slot, out, .. } => {
-                f(slot, Use);
-                f(out, Def);
-            }
-            Inst::CoopSet { slot, value, .. } => {
-                f(slot, Use);
-                f(value, Use);
-            }
-            Inst::CoopIndex { slot, column, row, .. } => {
-                f(slot, Use);
-                f(column, Def);
-                row.iter_mut().for_each(|reg| f(reg, Def));
-            }
-            Inst::CoopLoad { view, .. } | Inst::CoopStore { view, .. } => view.visit(f),
-            Inst::CoopCompatible { out, .. } | Inst::CoopElement { out, .. } => f(out, Def),
-            Inst::CoopReduce { identity, .. } => f(identity, Use),
-            Inst::CoopMap { captures, .. } => {
-                for (outside, inside) in captures {
-                    f(outside, Use);
-                    f(inside, Def);
-                }
-            }
-            Inst::CoopElementSet { value, .. } => f(value, Use),
-            Inst::Map1 { out, a, .. } => {
-                a.visit(Use, f);
-                out.visit(Def, f);
-            }
-            Inst::Map2 { out, a, b, .. } => {
-                a.visit(Use, f);
-                b.visit(Use, f);
-                out.visit(Def, f);
-            }
-            Inst::Map3 { out, a, b, c, .. } => {
-                a.visit(Use, f);
-                b.visit(Use, f);
-                c.visit(Use, f);
-                out.visit(Def, f);
-            }
-            Inst::CoopElementIndex { column, row, .. } => {
-                f(column, Def);
-                row.iter_mut().for_each(|reg| f(reg, Def));
-            }
-            Inst::Matmul {
-                left,
-                right,
-                destination,
-                ..
-            } => {
-                left.visit(f);
-                right.visit(f);
-                destination.visit(f);
-            }
-            Inst::Convolution(conv) => {
-                conv.offsets.iter_mut().for_each(|reg| f(reg, Use));
-                conv.activation.visit(f);
-                conv.weights.visit(f);
-                conv.destination.visit(f);
-            }
-            Inst::If { condition, compare, .. } => match compare {
-                Some(compare) => {
-                    f(&mut compare.a, Use);
-                    f(&mut compare.b, Use);
-                    f(condition, Def);
-                }
-                None => f(condition, Use),
-            },
-            Inst::Watched(watched) => watched.inst.visit(f),
-            Inst::WatchIndex { a, b, .. } => {
-                f(a, Use);
-                f(b, Use);
-            }
-            Inst::Barrier(_)
-            | Inst::Fence
-            | Inst::CoopInit(_)
-            | Inst::CoopCopy { .. }
-            | Inst::Loop { .. }
-            | Inst::Scope { .. }
-            | Inst::Break(_)
-            | Inst::Continue(_)
-            | Inst::Return => {}
-        }
-    }
-
-    /// The nested blocks.
-    pub fn blocks(&mut self) -> Vec<&mut Block> {
-        match self {
-            Inst::If { then, otherwise, .. } => vec![then, otherwise],
-            Inst::Loop { body, latch, .. } => vec![body, latch],
-            Inst::Scope { body, .. } => vec![body],
-            Inst::CoopMap { body, .. } => vec![body],
-            _ => Vec::new(),
-        }
-    }
-}
-
 /// Where the element of a tensor lies whose memory is no bound tensor's: nothing says that its extents and strides fit into 64 bits.
 #[derive(Clone, Debug)]
 pub(crate) struct Reach {
@@ -806,14 +561,4 @@ pub(crate) struct Reach {
     pub bits: u8,
     /// Lanes where this is false access nothing.
     pub predicate: Option<Reg>,
-}
-
-impl Reach {
-    fn visit(&mut self, f: &mut impl FnMut(&mut Reg)) {
-        f(&mut self.pointer);
-        let lists = [&mut self.indices, &mut self.origin, &mut self.strides];
-        lists.into_iter().flatten().for_each(&mut *f);
-        self.extents.iter_mut().flatten().for_each(&mut *f);
-        self.predicate.iter_mut().for_each(f);
-    }
 }

@@ -312,6 +312,18 @@ impl Worker<'_> {
                         },
                     });
                 }
+                // Lanes that are whole multiples have no remainder.
+                let whole_steps = |extent: &Extent| {
+                    [extent.first, extent.across, extent.down]
+                        .iter()
+                        .all(|step| step % divisor == 0)
+                };
+                if whole_steps(&whole) {
+                    return Some(match quotient_wanted {
+                        true => self.of_steps(quotient, whole.across / divisor, whole.down / divisor, a.row != 0),
+                        false => Plane::line(0, 0),
+                    });
+                }
                 // Rows that are whole multiples apart share the remainders, each with a quotient of its own.
                 let Extent { across, down, .. } = self.extent(a, ty, true)?;
                 let rest = whole.first - quotient * divisor;

@@ -1,9 +1,9 @@
-//! Loads and stores, each checked against its object.
+//! Loads, each checked against its object.
 
 use super::gather::{eight_halves, four_words, two_words};
 use super::mask::Mask;
 use super::objects::{Object, split};
-use super::{Outcome, Value, Worker, raise, read, splat, write};
+use super::{Outcome, Value, Worker, raise, read, write};
 use crate::compile::program::{Access, Reg};
 use crate::fault::{AccessKind, FaultKind};
 use crate::lanes::{CHUNK, gather};
@@ -120,11 +120,11 @@ impl<'d> Worker<'d> {
         }
     }
 
-    fn first_of(&self, active: Active) -> usize {
+    pub(super) fn first_of(&self, active: Active) -> usize {
         (0..self.lanes.live).find(|&lane| active.has(lane)).unwrap_or(0)
     }
 
-    fn count(&self, active: Active) -> u64 {
+    pub(super) fn count(&self, active: Active) -> u64 {
         match active {
             Active::All => self.lanes.live as u64,
             Active::None => 0,
@@ -133,7 +133,7 @@ impl<'d> Worker<'d> {
     }
 
     #[inline(always)]
-    fn note(&mut self, pointer: u64, bytes: u64, write: bool) {
+    pub(super) fn note(&mut self, pointer: u64, bytes: u64, write: bool) {
         if self.traffic.is_some() {
             self.note_slow(pointer, bytes, write);
         }
@@ -170,7 +170,7 @@ impl<'d> Worker<'d> {
         }
     }
 
-    fn misaligned(&mut self, pointer: u64, align: u32, access: AccessKind) -> FaultKind {
+    pub(super) fn misaligned(&mut self, pointer: u64, align: u32, access: AccessKind) -> FaultKind {
         let (number, offset) = split(pointer);
         FaultKind::Misaligned {
             access,
@@ -182,7 +182,14 @@ impl<'d> Worker<'d> {
 
     /// Checks one shared address.
     #[inline(always)]
-    fn checked(&mut self, pointer: u64, bytes: u64, align: u32, access: AccessKind, lane: usize) -> Outcome<*mut u8> {
+    pub(super) fn checked(
+        &mut self,
+        pointer: u64,
+        bytes: u64,
+        align: u32,
+        access: AccessKind,
+        lane: usize,
+    ) -> Outcome<*mut u8> {
         match self.address(pointer, bytes, access != AccessKind::Read) {
             Some(address) => {
                 if align > 1 && !split(pointer).1.unsigned_abs().is_multiple_of(u64::from(align)) {
@@ -223,7 +230,7 @@ impl<'d> Worker<'d> {
     }
 
     /// A lane of an object of which each lane has its own: in a map, that of the lane which outside values come from.
-    fn own_lane(&self, lane: usize) -> usize {
+    pub(super) fn own_lane(&self, lane: usize) -> usize {
         self.map.map_or(lane, |map| map.lane)
     }
 
@@ -240,7 +247,7 @@ impl<'d> Worker<'d> {
     }
 
     /// One element of a lane's own memory.
-    fn own_read(&self, object: &Object, offset: u64, lane: usize, size: u8) -> u64 {
+    pub(super) fn own_read(&self, object: &Object, offset: u64, lane: usize, size: u8) -> u64 {
         let mut value = 0;
         for i in 0..u64::from(size) {
             // SAFETY: as in `own_byte`.
@@ -250,7 +257,7 @@ impl<'d> Worker<'d> {
         value
     }
 
-    fn own_write(&self, object: &Object, offset: u64, lane: usize, size: u8, value: u64) {
+    pub(super) fn own_write(&self, object: &Object, offset: u64, lane: usize, size: u8, value: u64) {
         for i in 0..u64::from(size) {
             // SAFETY: as in `own_byte`.
             unsafe { *self.own_byte(object, offset + i, lane) = (value >> (8 * i)) as u8 };
@@ -258,7 +265,7 @@ impl<'d> Worker<'d> {
     }
 
     /// Checks an access to a lane's own memory.
-    fn own_check(
+    pub(super) fn own_check(
         &mut self,
         object: &Object,
         pointer: u64,
@@ -310,8 +317,11 @@ impl<'d> Worker<'d> {
                                 .offset(-(last.min(0) as isize))
                         };
                         let live = self.lanes.live;
+                        // SAFETY: as above.
                         let done = if stride == i64::from(size) {
                             0
+                        } else if unsafe { self.load_words(access, from, stride as isize) } {
+                            access.values.len()
                         } else {
                             // SAFETY: as above.
                             unsafe {
@@ -422,7 +432,13 @@ impl<'d> Worker<'d> {
     }
 
     /// If all lanes point into one shared object and inside it: the address of offset 0.
-    fn one_object(&mut self, pointers: *const u64, access: &Access, bytes: u64, write: bool) -> Option<*mut u8> {
+    pub(super) fn one_object(
+        &mut self,
+        pointers: *const u64,
+        access: &Access,
+        bytes: u64,
+        write: bool,
+    ) -> Option<*mut u8> {
         // SAFETY: the register holds a pointer for each lane; the instruction set was detected.
         let (low, high, bits) = unsafe { gather::bounds(self.shared.isa)(pointers, self.lanes.live) };
         if low >> 48 != high >> 48 || (access.align > 1 && !bits.is_multiple_of(u64::from(access.align))) {
@@ -433,6 +449,36 @@ impl<'d> Worker<'d> {
         self.address(low, bytes, write)?;
         let object = self.object((low >> 48) as usize)?;
         Some(object.ptr)
+    }
+
+    /// Loads four or more words of each lane, a fixed distance apart; false, and nothing done, where there is no loop for it.
+    ///
+    /// # Safety
+    /// All values of all live lanes must be readable.
+    unsafe fn load_words(&mut self, access: &Access, from: *const u8, stride: isize) -> bool {
+        const MOST: usize = 16;
+        let values = &access.values;
+        if access.size != 4 || !(4..=MOST).contains(&values.len()) {
+            return false;
+        }
+        let Some(move_words) = gather::strided_words(self.shared.isa) else {
+            return false;
+        };
+        let mut to = [std::ptr::null_mut::<u32>(); MOST];
+        for (to, &value) in to.iter_mut().zip(values) {
+            *to = self.dst(value).1.cast();
+        }
+        let (live, to) = (self.lanes.live, &to[..values.len()]);
+        // SAFETY: by the function's contract; registers have room for all lanes.
+        unsafe {
+            for lane in move_words(to, live, from, stride)..live {
+                let from = from.offset(lane as isize * stride).cast::<u32>();
+                for (k, to) in to.iter().enumerate() {
+                    to.add(lane).write(from.add(k).read_unaligned());
+                }
+            }
+        }
+        true
     }
 
     /// Loads the values of an access that go sixteen or eight bytes at a time, for `count` lanes from `first_lane` on, and says how many these are.
@@ -487,13 +533,13 @@ impl<'d> Worker<'d> {
         let size = access.size;
         let pointers = self.src(access.pointer).ptr.cast::<u64>();
         let live = self.lanes.live;
-        if let Active::All = active
-            && let Some(start) = self.one_object(pointers, access, bytes, false)
-        {
+        // What lanes that are off would load does no harm, if it is there.
+        if let Some(start) = self.one_object(pointers, access, bytes, false) {
             if self.traffic.is_some() {
                 // SAFETY: there is a pointer for each lane.
                 let pointer = unsafe { *pointers };
-                self.note(pointer, live as u64 * bytes, false);
+                let lanes = self.count(active);
+                self.note(pointer, lanes * bytes, false);
             }
             // SAFETY: every lane's access is inside the object, and there is a pointer for each lane.
             let done =
@@ -539,240 +585,6 @@ impl<'d> Worker<'d> {
         }
         for &out in &access.values {
             self.dst(out);
-        }
-        Ok(())
-    }
-
-    /// A store.
-    pub(super) fn store(&mut self, access: &'d Access) -> Outcome {
-        let active = self.active(access.predicate);
-        if let Active::None = active {
-            return Ok(());
-        }
-        let size = access.size;
-        let bytes = u64::from(size) * access.values.len() as u64;
-        let live = self.lanes.live;
-        match self.value(access.pointer) {
-            Value::Uniform(pointer)
-            | Value::Affine {
-                base: pointer,
-                stride: 0,
-            } => self.store_uniform(access, pointer, bytes, active),
-            Value::Affine { base, stride } if matches!(active, Active::All) => {
-                let stride = stride as i64;
-                let last = stride * (live as i64 - 1);
-                let low = base.wrapping_add(last.min(0) as u64);
-                let span = last.unsigned_abs() + bytes;
-                let aligned = access.align <= 1 || (base | stride as u64).is_multiple_of(u64::from(access.align));
-                // Overlapping elements need the order of lanes.
-                let apart = stride.unsigned_abs() >= bytes;
-                match self.address(low, span, true) {
-                    Some(start) if aligned && apart => {
-                        self.note(base, live as u64 * bytes, true);
-                        let streams = self.streams(base);
-                        // SAFETY: the whole span is inside the object.
-                        let to = unsafe { start.offset(-(last.min(0) as isize)) };
-                        for (k, &value) in access.values.iter().enumerate() {
-                            let from = self.src(value);
-                            // SAFETY: as above; the register holds all lanes, or one chunk if its step is 0.
-                            unsafe {
-                                let to = to.add(k * size as usize);
-                                if from.step == 0 {
-                                    let value = read(from.ptr, size);
-                                    if stride == i64::from(size) && (to as usize).is_multiple_of(size as usize) {
-                                        splat(to, size, live, value);
-                                    } else {
-                                        for lane in 0..live {
-                                            let to = to.offset(lane as isize * stride as isize);
-                                            write(to, size, value);
-                                        }
-                                    }
-                                } else if stride == i64::from(size) {
-                                    super::stream::copy(to, from.ptr, live * size as usize, streams);
-                                } else {
-                                    scatter_strided(to, from.ptr, stride as isize, live, size);
-                                }
-                            }
-                        }
-                        Ok(())
-                    }
-                    _ => self.store_lanes(access, bytes, active),
-                }
-            }
-            Value::Plane(plane) if matches!(active, Active::All) && self.store_plane(access, plane) => {
-                self.note(plane.base, live as u64 * bytes, true);
-                Ok(())
-            }
-            _ => self.store_lanes(access, bytes, active),
-        }
-    }
-
-    /// A store through one pointer: the last lane wins, or each writes memory of its own.
-    fn store_uniform(&mut self, access: &Access, pointer: u64, bytes: u64, active: Active) -> Outcome {
-        let size = access.size;
-        let first = self.first_of(active);
-        let live = self.lanes.live;
-        let object = self.object(split(pointer).0);
-        if let Some(object) = object
-            && object.lane_unit != 0
-        {
-            let offset = self.own_check(&object, pointer, bytes, AccessKind::Write, first)?;
-            for (k, &value) in access.values.iter().enumerate() {
-                let at = offset + k as u64 * u64::from(size);
-                let from = self.src(value);
-                let simple =
-                    self.map.is_none() && u32::from(size) == object.lane_unit && at.is_multiple_of(u64::from(size));
-                if simple && matches!(active, Active::All) {
-                    // SAFETY: a unit of all lanes is consecutive.
-                    unsafe {
-                        let to = self.own_byte(&object, at, 0);
-                        if from.step == 0 {
-                            splat(to, size, live, read(from.ptr, size));
-                        } else {
-                            std::ptr::copy_nonoverlapping(from.ptr, to, live * size as usize);
-                        }
-                    }
-                    continue;
-                }
-                for lane in 0..live {
-                    if active.has(lane) {
-                        let value = self.lane_value(value, lane);
-                        self.own_write(&object, at, self.own_lane(lane), size, value);
-                    }
-                }
-            }
-            return Ok(());
-        }
-        let address = self.checked(pointer, bytes, access.align, AccessKind::Write, first)?;
-        self.note(pointer, bytes, true);
-        let last = (0..live).rev().find(|&lane| active.has(lane)).unwrap_or(first);
-        for (k, &value) in access.values.iter().enumerate() {
-            let value = self.lane_value(value, last);
-            // SAFETY: the access was checked.
-            unsafe { write(address.add(k * size as usize), size, value) };
-        }
-        Ok(())
-    }
-
-    /// A store with a pointer for each lane, in the order of lanes.
-    fn store_lanes(&mut self, access: &Access, bytes: u64, active: Active) -> Outcome {
-        const LOW: u64 = (1 << 48) - 1;
-        if let Active::Bytes(mask) = active {
-            return self.store_some(access, bytes, mask);
-        }
-        let size = access.size;
-        let pointers = self.src(access.pointer).ptr.cast::<u64>();
-        let live = self.lanes.live;
-        for &value in &access.values {
-            self.src(value);
-        }
-        if let Active::All = active
-            && let [value] = access.values[..]
-            && let Some(start) = self.one_object(pointers, access, bytes, true)
-        {
-            if self.traffic.is_some() {
-                // SAFETY: there is a pointer for each lane.
-                let pointer = unsafe { *pointers };
-                self.note(pointer, live as u64 * bytes, true);
-            }
-            let from = self.src(value);
-            if from.step != 0 {
-                // SAFETY: every lane's access is inside the object; the register holds all lanes.
-                unsafe { gather::scatter(size, self.shared.isa)(from.ptr.cast_mut(), start, pointers, live) };
-                return Ok(());
-            }
-            for lane in 0..live {
-                // SAFETY: as above; the register holds at least one element.
-                unsafe {
-                    let offset = (*pointers.add(lane) & LOW) as usize;
-                    write(start.add(offset), size, read(from.ptr, size));
-                }
-            }
-            return Ok(());
-        }
-        (0..live).try_for_each(|lane| self.store_lane(access, bytes, lane))
-    }
-
-    /// A store of the lanes with a byte that is not zero.
-    fn store_some(&mut self, access: &Access, bytes: u64, mask: *const u8) -> Outcome {
-        const EIGHT: usize = 8;
-        let live = self.lanes.live;
-        for first in (0..live).step_by(EIGHT) {
-            // SAFETY: masks have a byte for each lane that registers have room for, a multiple of 32.
-            let some = unsafe { mask.add(first).cast::<u64>().read_unaligned() };
-            if some == 0 {
-                continue;
-            }
-            for lane in first..live.min(first + EIGHT) {
-                if some >> (8 * (lane - first)) & 0xff != 0 {
-                    self.store_lane(access, bytes, lane)?;
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// A store of one lane.
-    fn store_lane(&mut self, access: &Access, bytes: u64, lane: usize) -> Outcome {
-        let size = access.size;
-        let pointer = self.lane_value(access.pointer, lane);
-        let object = self.object(split(pointer).0);
-        if let Some(object) = object
-            && object.lane_unit != 0
-        {
-            let offset = self.own_check(&object, pointer, bytes, AccessKind::Write, lane)?;
-            for (k, &value) in access.values.iter().enumerate() {
-                let at = offset + k as u64 * u64::from(size);
-                let value = self.lane_value(value, lane);
-                self.own_write(&object, at, self.own_lane(lane), size, value);
-            }
-            return Ok(());
-        }
-        let address = self.checked(pointer, bytes, access.align, AccessKind::Write, lane)?;
-        self.note(pointer, bytes, true);
-        for (k, &value) in access.values.iter().enumerate() {
-            let value = self.lane_value(value, lane);
-            // SAFETY: the access was checked.
-            unsafe { write(address.add(k * size as usize), size, value) };
-        }
-        Ok(())
-    }
-
-    /// Merges a few bits into bytes, lane after lane, so that lanes may share a byte.
-    pub(super) fn store_bits(
-        &mut self,
-        pointer: Reg,
-        bit: Reg,
-        value: Reg,
-        bits: u8,
-        predicate: Option<Reg>,
-    ) -> Outcome {
-        let active = self.active(predicate);
-        let mask = ((1u16 << bits) - 1) as u8;
-        for lane in 0..self.lanes.live {
-            if !active.has(lane) {
-                continue;
-            }
-            let bit = self.lane_value(bit, lane) as i64;
-            let base = self.lane_value(pointer, lane);
-            let pointer = crate::lanes::convert::offset_pointer(base, (bit >> 3) as u64);
-            let shift = (bit & 7) as u32;
-            let code = (self.lane_value(value, lane) as u8 & mask) << shift;
-            let object = self.object(split(pointer).0);
-            if let Some(object) = object
-                && object.lane_unit != 0
-            {
-                let offset = self.own_check(&object, pointer, 1, AccessKind::Write, lane)?;
-                let lane = self.own_lane(lane);
-                let old = self.own_read(&object, offset, lane, 1) as u8;
-                let new = old & !(mask << shift) | code;
-                self.own_write(&object, offset, lane, 1, u64::from(new));
-                continue;
-            }
-            let address = self.checked(pointer, 1, 1, AccessKind::Write, lane)?;
-            self.note(pointer, 1, true);
-            // SAFETY: the access was checked.
-            unsafe { *address = *address & !(mask << shift) | code };
         }
         Ok(())
     }

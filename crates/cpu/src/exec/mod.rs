@@ -18,6 +18,7 @@ mod planes;
 mod reduce;
 mod simd;
 mod simd_matrix;
+mod stores;
 pub(crate) mod stream;
 mod strip;
 mod tensor;
@@ -36,7 +37,7 @@ use self::mask::{AFTER_IF, AFTER_LOOP, BROKEN, CONTINUED, Frame, LIVE, Mask, SID
 use self::objects::Object;
 use crate::compile::program::{Block, Comparison, Inst, Place, Program, Reg};
 use crate::fault::FaultKind;
-use crate::lanes::dot::{MAX_TERMS, Term};
+use crate::lanes::dot::Areas;
 use crate::lanes::{CHUNK, Src};
 use crate::launch::Traffic;
 
@@ -388,25 +389,28 @@ impl<'d> Worker<'d> {
                 // SAFETY: as above.
                 unsafe { f(chunks, out, a, b, c) }
             }
-            Inst::Dot { f, out, sum, terms } => {
+            Inst::Dot {
+                f,
+                out,
+                sum,
+                terms,
+                steps,
+            } => {
+                for term in terms {
+                    // Integers may be known without their lanes.
+                    if term.word.tag_index().is_some() {
+                        self.src(term.word);
+                    }
+                }
                 let sum = self.src(*sum);
-                let mut steps = [const { std::mem::MaybeUninit::uninit() }; MAX_TERMS];
-                for (step, term) in steps.iter_mut().zip(terms) {
-                    let (word, x) = (self.src(term.word), self.src(term.x));
-                    step.write(Term {
-                        word,
-                        x,
-                        shift: term.shift,
-                        mask: term.mask,
-                        code: term.code,
-                    });
-                }
                 let (chunks, out) = self.dst(*out);
-                // SAFETY: as above; as many steps were written as there are terms, of which the compiler makes no more than fit.
-                unsafe {
-                    let steps = std::slice::from_raw_parts(steps.as_ptr().cast::<Term>(), terms.len().min(MAX_TERMS));
-                    f(chunks, out, sum, steps)
-                }
+                let areas = Areas {
+                    uniform: self.uniform,
+                    lanes: self.lanes.base,
+                    cap: self.lanes.cap,
+                };
+                // SAFETY: as above; steps are the terms.
+                unsafe { f(chunks, out, sum, &areas, steps) }
             }
             Inst::Affine {
                 kind,

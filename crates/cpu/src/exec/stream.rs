@@ -48,15 +48,15 @@ pub(super) fn fence() {
     }
 }
 
-/// Asks for memory that is likely to be read next.
+/// Asks the second-level cache for memory that is likely to be read next: the first level has too few places for so much at once.
 #[inline]
 pub(super) fn prefetch(from: *const u8, count: usize) {
     #[cfg(target_arch = "x86_64")]
     for line in 0..count.div_ceil(LINE) {
         // SAFETY: a hint, which no address makes fault.
         unsafe {
-            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-            _mm_prefetch::<_MM_HINT_T0>(from.wrapping_add(line * LINE).cast());
+            use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
+            _mm_prefetch::<_MM_HINT_T1>(from.wrapping_add(line * LINE).cast());
         }
     }
     #[cfg(not(target_arch = "x86_64"))]

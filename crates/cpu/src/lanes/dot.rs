@@ -23,13 +23,42 @@ const E2M1: [f32; 16] = [
     0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, -0.0, -0.5, -1.0, -1.5, -2.0, -3.0, -4.0, -6.0,
 ];
 
+/// Where an operand of a step lies.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Place {
+    /// Bytes in the uniform area.
+    Uniform(u32),
+    /// Bytes per lane before it in the varying area.
+    Varying(u32),
+}
+
+/// Where registers lie.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Areas {
+    pub uniform: *const u8,
+    pub lanes: *const u8,
+    /// Lanes that a register has room for.
+    pub cap: usize,
+}
+
+impl Areas {
+    /// The chunk of an operand of four bytes a lane.
+    #[inline(always)]
+    fn chunk(&self, place: Place, chunk: usize) -> *const u8 {
+        match place {
+            Place::Uniform(at) => self.uniform.wrapping_add(at as usize),
+            Place::Varying(at) => self.lanes.wrapping_add(at as usize * self.cap + chunk * (4 * CHUNK)),
+        }
+    }
+}
+
 /// One step of a chain.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Term {
     /// 32-bit words.
-    pub word: Src,
+    pub word: Place,
     /// `f32` factors.
-    pub x: Src,
+    pub x: Place,
     /// Below 32.
     pub shift: u32,
     /// At most 2³¹ − 1.
@@ -37,8 +66,8 @@ pub(crate) struct Term {
     pub code: Code,
 }
 
-/// The loop: chunks (0 for a uniform result), output, first sum, steps.
-pub(crate) type DotFn = unsafe fn(usize, *mut u8, Src, &[Term]);
+/// The loop: chunks (0 for a uniform result), output, first sum, where registers lie, steps.
+pub(crate) type DotFn = unsafe fn(usize, *mut u8, Src, &Areas, &[Term]);
 
 /// The loop for an instruction set.
 pub(crate) fn dot(isa: Isa) -> DotFn {
@@ -53,15 +82,15 @@ pub(crate) fn dot(isa: Isa) -> DotFn {
 
 // SAFETY (of all): as for the loops of [`super`]: sources hold `chunks` chunks, or one if their step is zero or `chunks` is.
 
-unsafe fn dot_portable(chunks: usize, out: *mut u8, sum: Src, terms: &[Term]) {
+unsafe fn dot_portable(chunks: usize, out: *mut u8, sum: Src, areas: &Areas, terms: &[Term]) {
     for c in 0..chunks.max(1) {
         // SAFETY: see above.
         unsafe {
             let out = &mut *out.cast::<[f32; CHUNK]>().add(c);
             *out = *sum.ptr.add(c * sum.step).cast::<[f32; CHUNK]>();
             for term in terms {
-                let words = &*term.word.ptr.add(c * term.word.step).cast::<[u32; CHUNK]>();
-                let x = &*term.x.ptr.add(c * term.x.step).cast::<[f32; CHUNK]>();
+                let words = &*areas.chunk(term.word, c).cast::<[u32; CHUNK]>();
+                let x = &*areas.chunk(term.x, c).cast::<[f32; CHUNK]>();
                 for i in 0..CHUNK {
                     let code = (words[i] >> term.shift) & term.mask;
                     let number = match term.code {
@@ -79,29 +108,42 @@ unsafe fn dot_portable(chunks: usize, out: *mut u8, sum: Src, terms: &[Term]) {
 mod x86 {
     use std::arch::x86_64::*;
 
-    use super::{Code, E2M1, Src, Term};
+    use super::{Areas, Code, E2M1, Src, Term};
 
-    /// One chunk in four vectors of eight.
+    /// The numbers that four bits stand for as integers.
+    const INTEGERS: [f32; 16] = [
+        0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0, 11.0, 12.0, 13.0, 14.0, 15.0,
+    ];
+
+    /// Which codes the steps of a chain have: sixteen registers do not hold what both need.
+    const MIXED: u8 = 0;
+    const INTEGER: u8 = 1;
+    const ONLY_E2M1: u8 = 2;
+
+    /// One chunk in four vectors of eight. Steps that follow each other mostly cut the same words, which are kept.
     #[target_feature(enable = "avx2,fma")]
-    pub unsafe fn dot_avx2(chunks: usize, out: *mut u8, sum: Src, terms: &[Term]) {
+    unsafe fn chunks_avx2<const CODES: u8>(chunks: usize, out: *mut u8, sum: Src, areas: &Areas, terms: &[Term]) {
         for c in 0..chunks.max(1) {
             // SAFETY: see the module.
             unsafe {
                 let from = sum.ptr.add(c * sum.step).cast::<f32>();
-                let magnitudes = _mm256_loadu_ps(E2M1.as_ptr());
-                let sign = _mm256_set1_epi32(i32::MIN);
                 let mut sums: [__m256; 4] = std::array::from_fn(|v| _mm256_loadu_ps(from.add(8 * v)));
+                let mut words = [_mm256_setzero_si256(); 4];
+                let mut held = None;
                 for term in terms {
-                    let words = term.word.ptr.add(c * term.word.step).cast::<u32>();
-                    let x = term.x.ptr.add(c * term.x.step).cast::<f32>();
-                    let (shift, mask) = (
-                        _mm_cvtsi32_si128(term.shift as i32),
-                        _mm256_set1_epi32(term.mask as i32),
-                    );
-                    if term.code == Code::E2m1 {
+                    if held != Some(term.word) {
+                        held = Some(term.word);
+                        let from = areas.chunk(term.word, c).cast::<u32>();
+                        words = std::array::from_fn(|v| _mm256_loadu_si256(from.add(8 * v).cast()));
+                    }
+                    let x = areas.chunk(term.x, c).cast::<f32>();
+                    let shift = _mm256_set1_epi32(term.shift as i32);
+                    if CODES == ONLY_E2M1 || (CODES == MIXED && term.code == Code::E2m1) {
+                        let magnitudes = _mm256_loadu_ps(E2M1.as_ptr());
+                        let sign = _mm256_set1_epi32(i32::MIN);
                         for (v, sum) in sums.iter_mut().enumerate() {
                             // The permutation looks at three bits; the fourth becomes the sign.
-                            let code = _mm256_srl_epi32(_mm256_loadu_si256(words.add(8 * v).cast()), shift);
+                            let code = _mm256_srlv_epi32(words[v], shift);
                             let negative = _mm256_and_si256(_mm256_slli_epi32::<28>(code), sign);
                             let magnitude = _mm256_permutevar8x32_ps(magnitudes, code);
                             let number = _mm256_or_ps(magnitude, _mm256_castsi256_ps(negative));
@@ -109,10 +151,11 @@ mod x86 {
                         }
                         continue;
                     }
+                    let mask = _mm256_set1_epi32(term.mask as i32);
                     for (v, sum) in sums.iter_mut().enumerate() {
-                        let word = _mm256_loadu_si256(words.add(8 * v).cast());
-                        let code = _mm256_cvtepi32_ps(_mm256_and_si256(_mm256_srl_epi32(word, shift), mask));
-                        *sum = _mm256_fmadd_ps(_mm256_loadu_ps(x.add(8 * v)), code, *sum);
+                        let code = _mm256_and_si256(_mm256_srlv_epi32(words[v], shift), mask);
+                        let number = _mm256_cvtepi32_ps(code);
+                        *sum = _mm256_fmadd_ps(_mm256_loadu_ps(x.add(8 * v)), number, *sum);
                     }
                 }
                 let to = out.cast::<f32>().add(32 * c);
@@ -123,32 +166,52 @@ mod x86 {
         }
     }
 
-    /// `PAIR` chunks, two vectors of sixteen each: one chunk alone would wait for its own sums.
+    #[target_feature(enable = "avx2,fma")]
+    pub unsafe fn dot_avx2(chunks: usize, out: *mut u8, sum: Src, areas: &Areas, terms: &[Term]) {
+        let integers = terms.iter().filter(|term| term.code == Code::Integer).count();
+        // SAFETY: the caller's promise is the functions'.
+        unsafe {
+            if integers == terms.len() {
+                chunks_avx2::<INTEGER>(chunks, out, sum, areas, terms);
+            } else if integers == 0 {
+                chunks_avx2::<ONLY_E2M1>(chunks, out, sum, areas, terms);
+            } else {
+                chunks_avx2::<MIXED>(chunks, out, sum, areas, terms);
+            }
+        }
+    }
+
+    /// `VECTORS / 2` chunks, two vectors of sixteen each: one chunk alone would wait for its own sums. Numbers of four bits come from a
+    /// table in a register.
     #[inline(always)]
-    unsafe fn chunks_avx512<const VECTORS: usize>(at: usize, out: *mut u8, sum: Src, terms: &[Term]) {
+    unsafe fn chunks_avx512<const VECTORS: usize>(at: usize, out: *mut u8, sum: Src, areas: &Areas, terms: &[Term]) {
         // SAFETY: see the module. Two vectors are a chunk.
         unsafe {
             let start = |src: Src, v: usize| src.ptr.add((at + v / 2) * src.step).add(64 * (v % 2));
-            let numbers = _mm512_loadu_ps(E2M1.as_ptr());
+            let of = |place, v: usize| areas.chunk(place, at + v / 2).add(64 * (v % 2));
+            let tables = [_mm512_loadu_ps(INTEGERS.as_ptr()), _mm512_loadu_ps(E2M1.as_ptr())];
             let mut sums: [__m512; VECTORS] = std::array::from_fn(|v| _mm512_loadu_ps(start(sum, v).cast()));
+            let mut words = [_mm512_setzero_si512(); VECTORS];
+            let mut held = None;
             for term in terms {
-                let (shift, mask) = (
-                    _mm_cvtsi32_si128(term.shift as i32),
-                    _mm512_set1_epi32(term.mask as i32),
-                );
-                if term.code == Code::E2m1 {
+                if held != Some(term.word) {
+                    held = Some(term.word);
+                    words = std::array::from_fn(|v| _mm512_loadu_si512(of(term.word, v).cast()));
+                }
+                let shift = _mm512_set1_epi32(term.shift as i32);
+                if term.mask == 15 {
+                    let table = tables[usize::from(term.code == Code::E2m1)];
                     for (v, sum) in sums.iter_mut().enumerate() {
                         // The permutation looks at four bits.
-                        let code = _mm512_srl_epi32(_mm512_loadu_si512(start(term.word, v).cast()), shift);
-                        let number = _mm512_permutexvar_ps(code, numbers);
-                        *sum = _mm512_fmadd_ps(_mm512_loadu_ps(start(term.x, v).cast()), number, *sum);
+                        let number = _mm512_permutexvar_ps(_mm512_srlv_epi32(words[v], shift), table);
+                        *sum = _mm512_fmadd_ps(_mm512_loadu_ps(of(term.x, v).cast()), number, *sum);
                     }
                     continue;
                 }
+                let mask = _mm512_set1_epi32(term.mask as i32);
                 for (v, sum) in sums.iter_mut().enumerate() {
-                    let word = _mm512_loadu_si512(start(term.word, v).cast());
-                    let code = _mm512_cvtepi32_ps(_mm512_and_si512(_mm512_srl_epi32(word, shift), mask));
-                    *sum = _mm512_fmadd_ps(_mm512_loadu_ps(start(term.x, v).cast()), code, *sum);
+                    let code = _mm512_and_si512(_mm512_srlv_epi32(words[v], shift), mask);
+                    *sum = _mm512_fmadd_ps(_mm512_loadu_ps(of(term.x, v).cast()), _mm512_cvtepi32_ps(code), *sum);
                 }
             }
             for (v, sum) in sums.iter().enumerate() {
@@ -158,17 +221,17 @@ mod x86 {
     }
 
     #[target_feature(enable = "avx512f")]
-    pub unsafe fn dot_avx512(chunks: usize, out: *mut u8, sum: Src, terms: &[Term]) {
+    pub unsafe fn dot_avx512(chunks: usize, out: *mut u8, sum: Src, areas: &Areas, terms: &[Term]) {
         let chunks = chunks.max(1);
         let mut c = 0;
         // SAFETY: see the module.
         unsafe {
             while c + 4 <= chunks {
-                chunks_avx512::<8>(c, out, sum, terms);
+                chunks_avx512::<8>(c, out, sum, areas, terms);
                 c += 4;
             }
             while c < chunks {
-                chunks_avx512::<2>(c, out, sum, terms);
+                chunks_avx512::<2>(c, out, sum, areas, terms);
                 c += 1;
             }
         }
@@ -190,16 +253,28 @@ mod tests {
                 .wrapping_add(0x1405_7b7e_f767_814f);
             (state >> 32) as u32
         };
-        let words: Vec<u32> = (0..CHUNKS * CHUNK).map(|_| next()).collect();
-        let x: Vec<f32> = (0..CHUNKS * CHUNK).map(|_| next() as i32 as f32 / 1e9).collect();
+        const LANES: usize = CHUNKS * CHUNK;
+        let words: Vec<u32> = (0..LANES).map(|_| next()).collect();
+        let x: Vec<f32> = (0..LANES).map(|_| next() as i32 as f32 / 1e9).collect();
+        // Words, then factors, as registers of one area; uniform operands are the first chunk of either.
+        let area: Vec<u32> = words.iter().copied().chain(x.iter().map(|x| x.to_bits())).collect();
+        let areas = Areas {
+            uniform: area.as_ptr().cast(),
+            lanes: area.as_ptr().cast(),
+            cap: LANES,
+        };
+        let place = |register: u32, uniform| match uniform {
+            true => Place::Uniform(register * 4 * LANES as u32),
+            false => Place::Varying(register * 4),
+        };
         let first: Vec<f32> = (0..CHUNKS * CHUNK).map(|_| next() as i32 as f32 / 1e8).collect();
         let src = |data: *const u8, step| Src { ptr: data, step };
         let whole = 4 * CHUNK;
-        let terms: Vec<Term> = (0..9)
+        let mixed: Vec<Term> = (0..9)
             .map(|i| Term {
                 code: if i == 0 || i == 2 { Code::E2m1 } else { Code::Integer },
-                word: src(words.as_ptr().cast(), if i == 4 { 0 } else { whole }),
-                x: src(x.as_ptr().cast(), if i % 3 == 0 { 0 } else { whole }),
+                word: place(0, i == 4),
+                x: place(1, i % 3 == 0),
                 shift: [0, 4, 28, 7, 31, 1, 12, 3, 0][i],
                 mask: [15, 15, 15, 1, 1, 0x7fff_ffff, 0xfff, 3, 255][i],
             })
@@ -214,7 +289,9 @@ mod tests {
                 loops.push(x86::dot_avx512);
             }
         }
-        for f in loops {
+        let of = |code: Code| -> Vec<Term> { mixed.iter().filter(|term| term.code == code).copied().collect() };
+        let kinds = [mixed.clone(), of(Code::Integer), of(Code::E2m1)];
+        for (f, terms) in loops.iter().flat_map(|f| kinds.iter().map(move |terms| (f, terms))) {
             for chunks in 0..=CHUNKS {
                 let lanes = chunks.max(1) * CHUNK;
                 let mut out = vec![0f32; lanes];
@@ -224,18 +301,22 @@ mod tests {
                         chunks,
                         out.as_mut_ptr().cast(),
                         src(first.as_ptr().cast(), whole),
-                        &terms,
+                        &areas,
+                        terms,
                     )
                 };
                 for lane in 0..lanes {
                     let want = terms.iter().fold(first[lane], |sum, term| {
-                        let at = |step| if step == 0 { lane % CHUNK } else { lane };
-                        let code = (words[at(term.word.step)] >> term.shift) & term.mask;
+                        let at = |place| match place {
+                            Place::Uniform(_) => lane % CHUNK,
+                            Place::Varying(_) => lane,
+                        };
+                        let code = (words[at(term.word)] >> term.shift) & term.mask;
                         let number = match term.code {
                             Code::Integer => code as f32,
                             Code::E2m1 => anymetal_formats::ElementFormat::Fp4E2M1.decode_f32(u64::from(code)),
                         };
-                        x[at(term.x.step)].mul_add(number, sum)
+                        x[at(term.x)].mul_add(number, sum)
                     });
                     assert_eq!(out[lane].to_bits(), want.to_bits(), "{chunks} chunks, lane {lane}");
                 }

@@ -140,9 +140,95 @@ pub(crate) fn scatter(size: u8, isa: Isa) -> MoveFn {
     }
 }
 
+/// Moves words from lanes that lie a fixed distance apart: (registers of the words, lanes, address of the first lane, bytes from lane to
+/// lane). Says how many lanes are done, a multiple of eight.
+pub(crate) type WordsFn = unsafe fn(&[*mut u32], usize, *const u8, isize) -> usize;
+
+/// The loop that loads four or more words of each lane at once, where there is one.
+pub(crate) fn strided_words(isa: Isa) -> Option<WordsFn> {
+    match isa {
+        Isa::Portable => None,
+        #[cfg(target_arch = "x86_64")]
+        _ => Some(strided_words_avx2),
+    }
+}
+
+/// Eight lanes at a time: sixteen bytes of two lanes in a vector, four of these transposed. What is left over of the words comes from
+/// sixteen bytes that begin before them.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2")]
+unsafe fn strided_words_avx2(to: &[*mut u32], lanes: usize, from: *const u8, stride: isize) -> usize {
+    use std::arch::x86_64::*;
+    const FOUR: usize = 4;
+    if to.len() < FOUR {
+        return 0;
+    }
+    let mut lane = 0;
+    while lane + 8 <= lanes {
+        let from = from.wrapping_offset(lane as isize * stride);
+        let mut word = 0;
+        while word < to.len() {
+            let first = word.min(to.len() - FOUR);
+            // SAFETY: the caller has all words of all lanes readable, and room in the registers.
+            unsafe {
+                let half = |i: isize| _mm_loadu_si128(from.wrapping_offset(i * stride).add(4 * first).cast());
+                // Lanes i and i + 4.
+                let rows: [__m256i; 4] = std::array::from_fn(|i| {
+                    let i = i as isize;
+                    _mm256_inserti128_si256::<1>(_mm256_castsi128_si256(half(i)), half(i + 4))
+                });
+                let low = [
+                    _mm256_unpacklo_epi32(rows[0], rows[1]),
+                    _mm256_unpacklo_epi32(rows[2], rows[3]),
+                ];
+                let high = [
+                    _mm256_unpackhi_epi32(rows[0], rows[1]),
+                    _mm256_unpackhi_epi32(rows[2], rows[3]),
+                ];
+                let columns = [
+                    _mm256_unpacklo_epi64(low[0], low[1]),
+                    _mm256_unpackhi_epi64(low[0], low[1]),
+                    _mm256_unpacklo_epi64(high[0], high[1]),
+                    _mm256_unpackhi_epi64(high[0], high[1]),
+                ];
+                for (k, column) in columns.into_iter().enumerate() {
+                    if first + k >= word {
+                        _mm256_storeu_si256(to[first + k].add(lane).cast(), column);
+                    }
+                }
+            }
+            word = first + FOUR;
+        }
+        lane += 8;
+    }
+    lane
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn words_of_strided_lanes() {
+        let bytes: Vec<u8> = (0..2000u32).map(|i| (i * 7 % 253) as u8).collect();
+        for words in 4..10 {
+            for (stride, start) in [(20isize, 1usize), (44, 0), (-40, 1500), (16, 3)] {
+                let mut columns = vec![[0u32; 27]; words];
+                let to: Vec<*mut u32> = columns.iter_mut().map(|column| column.as_mut_ptr()).collect();
+                let Some(f) = strided_words(Isa::detect()) else { return };
+                // SAFETY: 27 lanes of at most 36 bytes from 1500 down to 460 and from 0 up to 1180 are inside.
+                let done = unsafe { f(&to, 27, bytes.as_ptr().add(start), stride) };
+                assert_eq!(done, 24);
+                for (k, column) in columns.iter().enumerate() {
+                    for (lane, &word) in column.iter().enumerate() {
+                        let at = (start as isize + lane as isize * stride) as usize + 4 * k;
+                        let want = u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
+                        assert_eq!(word, if lane < done { want } else { 0 }, "{words} {stride} {k} {lane}");
+                    }
+                }
+            }
+        }
+    }
 
     #[test]
     fn runs_and_scattered_lanes() {
