@@ -66,12 +66,14 @@ inline void vector_rows(device const T* x, typename F::weights w, device float* 
     static_assert(ROWS <= 32, "a SIMD-group's lanes keep a row each");
     using run_half = metal::vec<T, 16>;
 
+    device const typename F::block* first = w.blocks + long(n) * w.per_row;
+    const int last = size.n - 1 - n;
     device const typename F::block* rows[ROWS];
     float sums[ROWS];
 #pragma unroll
     for (int row = 0; row < ROWS; row++) {
         // Past the last row the last one is read again, and its sum is not stored.
-        rows[row] = w.blocks + long(metal::min(n + row, size.n - 1)) * w.per_row;
+        rows[row] = first + metal::min(row, last) * w.per_row;
         sums[row] = 0.0f;
     }
     for (int run = int(thread_index); run < size.k / 32; run += int(threads)) {

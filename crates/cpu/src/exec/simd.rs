@@ -201,6 +201,17 @@ impl Worker<'_> {
 
     /// Reductions and scans.
     pub(super) fn group(&mut self, op: GroupOp, width: GroupWidth, ty: Scalar, out: Reg, a: Reg) {
+        if let (Scalar::F32, GroupWidth::Simd, false) = (ty, width, a.is_uniform())
+            && self.lanes.live.is_multiple_of(CHUNK)
+            && !matches!(self.lanes.current, Mask::Part(_))
+            && let Some(f) = crate::lanes::group::group(op, self.shared.isa)
+        {
+            let from = self.src(a);
+            let (chunks, to) = self.dst(out);
+            // SAFETY: both registers have all chunks; the output is not the input.
+            unsafe { f(to.cast(), from.ptr.cast(), chunks) };
+            return;
+        }
         match ty {
             Scalar::Bool => self.group_of::<Bool>(op, width, out, a),
             Scalar::I8 => self.group_of::<i8>(op, width, out, a),

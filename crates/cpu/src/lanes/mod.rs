@@ -14,6 +14,7 @@ pub(crate) mod decode;
 pub(crate) mod dot;
 pub(crate) mod float;
 pub(crate) mod gather;
+pub(crate) mod group;
 pub(crate) mod int;
 pub(crate) mod scalar;
 #[cfg(test)]
