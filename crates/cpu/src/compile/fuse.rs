@@ -51,7 +51,7 @@ impl Fuse<'_> {
                 out.push((joined, at));
             } else if let Some((joined, at)) = out
                 .last()
-                .and_then(|(last, at)| self.into_local(last, &inst).map(|inst| (inst, *at)))
+                .and_then(|(last, at)| self.local_instead(last, &inst).map(|inst| (inst, *at)))
             {
                 out.pop();
                 out.push((joined, at));
@@ -96,7 +96,7 @@ impl Fuse<'_> {
     }
 
     /// A set of a local by the operation before it, if that has no other use.
-    fn into_local(&self, last: &Inst, inst: &Inst) -> Option<Inst> {
+    fn local_instead(&self, last: &Inst, inst: &Inst) -> Option<Inst> {
         let Inst::LocalSet {
             blend, local, value, ..
         } = *inst
