@@ -19,5 +19,15 @@
 // expect 3: formula "(a0[i] + a5[i] - sum(k, 0, 100, a0[100 * floor(i / 100) + k] + a5[100 * floor(i / 100) + k]) / 100) /
 //     sqrt(sum(j, 0, 100, pow(a0[100 * floor(i / 100) + j] + a5[100 * floor(i / 100) + j] -
 //     sum(k, 0, 100, a0[100 * floor(i / 100) + k] + a5[100 * floor(i / 100) + k]) / 100, 2)) / 100 + 1e-5) * a1[i % 100] + a2[i % 100]"
+// run: several vectors for each thread
+// kernel: layer_norm_f32
+// arg 0: buffer float (136, 4) = random(1, 9, 11)
+// arg 1: buffer float[136] = random(2)
+// arg 2: buffer float[136] = random(3)
+// arg 3: buffer float (136, 4) = zeros
+// arg 4: bytes = int 136, float 1e-5
+// threads: 32 1 1
+// expect 3: formula "(a0[i] - sum(k, 0, 136, a0[136 * floor(i / 136) + k]) / 136) / sqrt(sum(j, 0, 136, pow(a0[136 * floor(i / 136) + j] -
+//     sum(k, 0, 136, a0[136 * floor(i / 136) + k]) / 136, 2)) / 136 + 1e-5) * a1[i % 136] + a2[i % 136]"
 
 #include "../../kernels/layer_norm.metal"

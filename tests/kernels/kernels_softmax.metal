@@ -28,5 +28,16 @@
 // arg 0: buffer bfloat (1049, 3) = random(1, -5, 5)
 // arg 1: buffer bfloat (1049, 3) = zeros
 // arg 2: bytes = int 1049
+// run: one vector for each thread
+// threads: 256 1 1
+// arg 0: buffer float (1000, 3) = random(1, -5, 5)
+// arg 1: buffer float (1000, 3) = zeros
+// arg 2: bytes = int 1000
+// run: bfloat, rows longer than threads keep
+// kernel: softmax_bf16
+// arg 0: buffer bfloat (1048, 3) = random(1, -5, 5)
+// arg 1: buffer bfloat (1048, 3) = zeros
+// arg 2: bytes = int 1048
+// threads: 32 1 1
 
 #include "../../kernels/softmax.metal"
