@@ -9,7 +9,10 @@ use crate::{Result, bandwidth, measure, peak, report, report_peer};
 
 /// A kernel of `kernels/matmul.metal` on square matrices in tiles of 128 × 128, or of 64 × 64 where those would be few.
 fn square(seconds: f64, device: &Device, kernel: &str, n: usize, [a, b, c]: [&Buffer; 3]) -> Result<Vec<Duration>> {
-    let tile = if n < 1024 { 64 } else { 128 };
+    let tile = std::env::var("TILE")
+        .ok()
+        .and_then(|x| x.parse().ok())
+        .unwrap_or(if n < 1024 { 64 } else { 128 });
     let pipeline = pipeline(device, "matmul.metal", &format!("matmul_{kernel}_{tile}x{tile}"))?;
     let mut sizes = ints(&[n as i32; 6]);
     sizes.extend([0u8; 24]);

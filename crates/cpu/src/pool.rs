@@ -4,7 +4,9 @@
 //! a time, another one that comes meanwhile waits for it. `ANYMETAL_THREADS` sets how many threads work together.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock};
+use std::time::{Duration, Instant};
 
 type Task = &'static (dyn Fn(usize) + Sync);
 
@@ -22,6 +24,8 @@ struct State {
 #[derive(Default)]
 struct Inner {
     state: Mutex<State>,
+    /// `State::busy`, to look at without the lock.
+    busy: AtomicUsize,
     /// Helpers wait for a task.
     start: Condvar,
     /// The caller waits for helpers.
@@ -37,6 +41,9 @@ pub(crate) struct Pool {
 
 /// The environment variable that sets the number of workers.
 pub const THREADS_VARIABLE: &str = "ANYMETAL_THREADS";
+
+/// How long a caller that has run out of work watches for its helpers before it sleeps.
+const PATIENCE: Duration = Duration::from_micros(50);
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(|e| e.into_inner())
@@ -99,8 +106,13 @@ impl Pool {
         }
         self.inner.start.notify_all();
         let own = catch_unwind(AssertUnwindSafe(|| task(0)));
+        lock(&self.inner.state).task = None;
+        // Helpers are in their last piece of work, which is shorter than to sleep and to be woken.
+        let patience = Instant::now() + PATIENCE;
+        while self.inner.busy.load(Ordering::Acquire) > 0 && Instant::now() < patience {
+            std::hint::spin_loop();
+        }
         let mut state = lock(&self.inner.state);
-        state.task = None;
         while state.busy > 0 {
             state = self.inner.done.wait(state).unwrap_or_else(|e| e.into_inner());
         }
@@ -122,10 +134,12 @@ fn help(inner: &Inner) {
                 let number = state.next;
                 state.next += 1;
                 state.busy += 1;
+                inner.busy.store(state.busy, Ordering::Release);
                 drop(state);
                 let result = catch_unwind(AssertUnwindSafe(|| task(number)));
                 state = lock(&inner.state);
                 state.busy -= 1;
+                inner.busy.store(state.busy, Ordering::Release);
                 state.panicked |= result.is_err();
                 inner.done.notify_all();
             }
