@@ -7,9 +7,10 @@
 use std::collections::{HashMap, HashSet};
 
 use anymetal_ir::passes::Effects;
+use anymetal_ir::passes::loops::{self, Test};
 use anymetal_ir::{
     AddressSpace, BinaryOp, Block, CompareOp, Const, Inst, Kernel, LocalId, LocationId, MathMode, Op, Scalar, Type,
-    UnaryOp, Unroll, ValueId,
+    Unroll, ValueId,
 };
 
 use super::copy::{self, Names};
@@ -282,24 +283,13 @@ impl Pass<'_> {
 
     /// Recognises `while (i < bound) { …; i += step; }` with integers of up to 32 bits.
     pub fn counting(&self, body: &Block, latch: &Block) -> Option<Counting> {
-        let test = body
-            .insts
-            .iter()
-            .position(|inst| inst.op.is_structured() || inst.op.is_terminator())?;
-        let Op::If {
-            condition,
-            then,
-            otherwise,
-        } = &body.insts[test].op
-        else {
-            return None;
-        };
-        let leaves = |block: &Block| matches!(block.insts.as_slice(), [inst] if inst.op == Op::Break(0));
-        let mut leaves_if = match (leaves(then), leaves(otherwise)) {
-            (true, false) if otherwise.insts.is_empty() => true,
-            (false, true) if then.insts.is_empty() => false,
-            _ => return None,
-        };
+        let Test {
+            position: test,
+            op,
+            lhs,
+            rhs,
+            leaves,
+        } = Test::of(body)?;
         let before = &body.insts[..test];
         if !before
             .iter()
@@ -307,32 +297,19 @@ impl Pass<'_> {
         {
             return None;
         }
-        let definition = |value: ValueId| defined(before, value);
-        let mut compare = definition(*condition)?;
-        if let Op::Unary {
-            op: UnaryOp::Not,
-            operand,
-            ..
-        } = compare
-        {
-            compare = definition(*operand)?;
-            leaves_if = !leaves_if;
-        }
-        let Op::Compare { op, lhs, rhs } = compare else {
-            return None;
-        };
+        let definition = |value: ValueId| loops::defined(before, value);
         // As `i OP bound`.
-        let (counter, bound, op) = match (definition(*lhs), definition(*rhs)) {
-            (Some(Op::LocalGet(local)), None) => (*local, *rhs, *op),
-            (None, Some(Op::LocalGet(local))) => (*local, *lhs, swapped(*op)),
-            (Some(Op::LocalGet(local)), Some(Op::Const(_))) => (*local, *rhs, *op),
+        let (counter, bound, op) = match (definition(lhs), definition(rhs)) {
+            (Some(Op::LocalGet(local)), None) => (*local, rhs, op),
+            (None, Some(Op::LocalGet(local))) => (*local, lhs, swapped(op)),
+            (Some(Op::LocalGet(local)), Some(Op::Const(_))) => (*local, rhs, op),
             _ => return None,
         };
         // A constant from inside the loop is not visible in front of it.
         if definition(bound).is_some() {
             return None;
         }
-        let inclusive = match (op, leaves_if) {
+        let inclusive = match (op, leaves) {
             (CompareOp::Ge, true) | (CompareOp::Lt, false) => false,
             (CompareOp::Gt, true) | (CompareOp::Le, false) => true,
             _ => return None,
@@ -354,34 +331,16 @@ impl Pass<'_> {
 
     /// What the latch adds to the counter, if that is all that it does.
     fn step(&self, latch: &Block, counter: LocalId) -> Option<Step> {
-        let mut set = None;
-        for inst in &latch.insts {
-            match &inst.op {
-                Op::LocalSet { local, value } if *local == counter && set.is_none() => set = Some(*value),
-                Op::LocalGet(_) => {}
-                op if op.is_pure() => {}
-                _ => return None,
-            }
+        let only = latch.insts.iter().all(|inst| match &inst.op {
+            Op::LocalSet { local, .. } => *local == counter,
+            Op::LocalGet(_) => true,
+            op => op.is_pure(),
+        });
+        if !only {
+            return None;
         }
-        let Op::Binary {
-            op: BinaryOp::Add,
-            lhs,
-            rhs,
-            ..
-        } = defined(&latch.insts, set?)?
-        else {
-            return None;
-        };
-        let gets =
-            |value: ValueId| matches!(defined(&latch.insts, value), Some(Op::LocalGet(local)) if *local == counter);
-        let step = if gets(*lhs) {
-            *rhs
-        } else if gets(*rhs) {
-            *lhs
-        } else {
-            return None;
-        };
-        match (self.constants.get(&step), defined(&latch.insts, step)) {
+        let step = loops::added(latch, counter)?;
+        match (self.constants.get(&step), loops::defined(&latch.insts, step)) {
             (Some(&c), _) => Some(Step::Const(c)),
             (None, None) => Some(Step::Value(step)),
             _ => None,
@@ -449,14 +408,6 @@ impl Pass<'_> {
         }
         early
     }
-}
-
-/// The operation in a list that defines a value.
-fn defined(insts: &[Inst], value: ValueId) -> Option<&Op> {
-    insts
-        .iter()
-        .find(|inst| inst.results().any(|result| result == value))
-        .map(|inst| &inst.op)
 }
 
 /// The comparison with its sides exchanged.

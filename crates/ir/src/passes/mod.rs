@@ -3,10 +3,12 @@
 pub mod contract;
 pub mod control;
 pub mod coop_map;
+pub mod copy;
 pub mod dce;
 pub mod effects;
 pub mod forward;
 pub mod licm;
+pub mod loops;
 mod peephole;
 pub mod scalars;
 pub mod tiles;

@@ -5,8 +5,10 @@ use std::collections::HashMap;
 
 use crate::builder::fold;
 use crate::kernel::{Block, Inst, Kernel};
-use crate::op::{BinaryOp, Const, Op, UnaryOp, Unroll};
+use crate::op::{BinaryOp, Const, Op, Unroll};
 use crate::passes::control;
+use crate::passes::copy::{self, Names};
+use crate::passes::loops::{self, Test};
 use crate::types::{AddressSpace, LocalId, Type, ValueId};
 
 /// Most iterations that are unrolled.
@@ -92,7 +94,7 @@ impl Pass<'_> {
         body.insts.remove(header);
         let mut out = Vec::new();
         for _ in 0..trips {
-            let mut names = HashMap::new();
+            let mut names = Names::new();
             let mut copy = self.copy(&body, &mut names);
             if found.continues {
                 continue_to_break(&mut copy, 0);
@@ -115,44 +117,17 @@ impl Pass<'_> {
 
     /// The position of the test in the body, and how often it lets the body run.
     fn trips(&self, before: &[Inst], body: &Block, latch: &Block) -> Option<(usize, usize)> {
-        let header = body
-            .insts
-            .iter()
-            .position(|inst| inst.op.is_structured() || inst.op.is_terminator())?;
-        let Op::If {
-            condition,
-            then,
-            otherwise,
-        } = &body.insts[header].op
-        else {
-            return None;
-        };
-        let leaves = |block: &Block| matches!(block.insts.as_slice(), [inst] if inst.op == Op::Break(0));
-        let leaves_if = match (leaves(then), leaves(otherwise)) {
-            (true, false) if otherwise.insts.is_empty() => true,
-            (false, true) if then.insts.is_empty() => false,
-            _ => return None,
-        };
-        let definition = |value: ValueId| {
-            body.insts[..header]
-                .iter()
-                .find(|inst| inst.count > 0 && inst.first == value)
-                .map(|inst| &inst.op)
-        };
-        let (condition, leaves_if) = match definition(*condition)? {
-            Op::Unary {
-                op: UnaryOp::Not,
-                operand,
-                ..
-            } => (definition(*operand)?, !leaves_if),
-            other => (other, leaves_if),
-        };
-        let Op::Compare { op, lhs, rhs } = condition else {
-            return None;
-        };
-        let (counter, bound, swapped) = match (definition(*lhs), definition(*rhs)) {
-            (Some(Op::LocalGet(local)), _) => (*local, *self.constants.get(rhs)?, false),
-            (_, Some(Op::LocalGet(local))) => (*local, *self.constants.get(lhs)?, true),
+        let Test {
+            position: header,
+            op,
+            lhs,
+            rhs,
+            leaves: leaves_if,
+        } = Test::of(body)?;
+        let definition = |value: ValueId| loops::defined(&body.insts[..header], value);
+        let (counter, bound, swapped) = match (definition(lhs), definition(rhs)) {
+            (Some(Op::LocalGet(local)), _) => (*local, *self.constants.get(&rhs)?, false),
+            (_, Some(Op::LocalGet(local))) => (*local, *self.constants.get(&lhs)?, true),
             _ => return None,
         };
         let step = self.step(latch, counter)?;
@@ -166,7 +141,7 @@ impl Pass<'_> {
         let mut value = start(before, counter, &self.constants)?;
         for trips in 0..=MAX_TRIPS {
             let (a, b) = if swapped { (bound, value) } else { (value, bound) };
-            if fold::compare(*op, a, b)? == leaves_if {
+            if fold::compare(op, a, b)? == leaves_if {
                 return Some((header, trips));
             }
             value = fold::binary(BinaryOp::Add, value, step)?;
@@ -176,41 +151,14 @@ impl Pass<'_> {
 
     /// What the latch adds to a counter, if that is a constant and nothing else sets it there.
     fn step(&self, latch: &Block, counter: LocalId) -> Option<Const> {
-        let mut sets = Vec::new();
-        for inst in &latch.insts {
-            match &inst.op {
-                Op::LocalSet { local, value } if *local == counter => sets.push(*value),
-                op if op.is_structured() || op.is_terminator() => return None,
-                _ => {}
-            }
-        }
-        let [set] = sets[..] else {
+        if latch
+            .insts
+            .iter()
+            .any(|inst| inst.op.is_structured() || inst.op.is_terminator())
+        {
             return None;
-        };
-        let definition = |value: ValueId| {
-            latch
-                .insts
-                .iter()
-                .find(|inst| inst.count > 0 && inst.first == value)
-                .map(|inst| &inst.op)
-        };
-        let Op::Binary {
-            op: BinaryOp::Add,
-            lhs,
-            rhs,
-            ..
-        } = definition(set)?
-        else {
-            return None;
-        };
-        let gets = |value: ValueId| matches!(definition(value), Some(Op::LocalGet(local)) if *local == counter);
-        if gets(*lhs) {
-            self.constants.get(rhs).copied()
-        } else if gets(*rhs) {
-            self.constants.get(lhs).copied()
-        } else {
-            None
         }
+        self.constants.get(&loops::added(latch, counter)?).copied()
     }
 
     fn contents(&self, body: &Block, latch: &Block) -> Option<Contents> {
@@ -235,53 +183,13 @@ impl Pass<'_> {
     }
 
     /// A copy with new values; `names` maps old to new.
-    fn copy(&mut self, block: &Block, names: &mut HashMap<ValueId, ValueId>) -> Block {
-        let mut out = Block::default();
-        for inst in &block.insts {
-            let mut copy = Inst {
-                op: match &inst.op {
-                    Op::If {
-                        condition,
-                        then,
-                        otherwise,
-                    } => Op::If {
-                        condition: *condition,
-                        then: self.copy(then, names),
-                        otherwise: self.copy(otherwise, names),
-                    },
-                    Op::Loop { body, latch, unroll } => Op::Loop {
-                        body: self.copy(body, names),
-                        latch: self.copy(latch, names),
-                        unroll: *unroll,
-                    },
-                    Op::Scope { body } => Op::Scope {
-                        body: self.copy(body, names),
-                    },
-                    Op::CoopMap { over, body } => Op::CoopMap {
-                        over: *over,
-                        body: self.copy(body, names),
-                    },
-                    op => op.clone(),
-                },
-                first: ValueId(self.kernel.values.len() as u32),
-                count: inst.count,
-                location: inst.location,
-            };
-            copy.op.for_each_operand_mut(|value| {
-                if let Some(new) = names.get(value) {
-                    *value = *new;
-                }
-            });
-            for (new, old) in (copy.first.0..).zip(inst.results()) {
-                let info = self.kernel.values[old.index()];
-                self.kernel.values.push(info);
-                names.insert(old, ValueId(new));
-                if let Op::Const(value) = copy.op {
-                    self.constants.insert(ValueId(new), value);
-                }
+    fn copy(&mut self, block: &Block, names: &mut Names) -> Block {
+        let out = copy::block(self.kernel, block, names);
+        out.for_each_inst(&mut |inst| {
+            if let Op::Const(value) = inst.op {
+                self.constants.insert(inst.first, value);
             }
-            out.insts.push(copy);
-        }
+        });
         out
     }
 }
