@@ -57,7 +57,7 @@ template <typename Left, typename Right, typename Y>
                        tensor<device Y, dextents<int, 2>> y [[buffer(2)]],
                        uint2 tgid [[threadgroup_position_in_grid]])
 {
-    multiply_tile<128, 4>(x, w, y, tgid);
+    multiply_tile<16, 128, 4>(x, w, y, tgid);
 }
 
 template <typename W>

@@ -88,7 +88,7 @@ template <typename X, typename Right, typename Y, int TILE_N, int GROUPS>
                        tensor<device Y, dextents<int, 2>> y [[buffer(2)]],
                        uint2 tgid [[threadgroup_position_in_grid]])
 {
-    multiply_tile<TILE_N, GROUPS>(x, w, y, tgid);
+    multiply_tile<16, TILE_N, GROUPS>(x, w, y, tgid);
 }
 
 template <typename W>
