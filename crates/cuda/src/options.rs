@@ -48,7 +48,8 @@ impl Target {
     /// The lowest PTX ISA version that has this target and what the backend uses on it.
     pub const fn ptx_version(self) -> (u32, u32) {
         match self.sm {
-            ..=89 => (7, 8),
+            ..=87 => (7, 8),
+            88 | 89 => (8, 1),
             90 => (8, 3),
             100 => (8, 6),
             _ => (8, 7),
