@@ -7,6 +7,7 @@ use std::mem::MaybeUninit;
 
 use super::FewJob;
 use super::avx512_few_wide::{AHEAD, ask, decode, halves, load, scales, tables, words};
+use crate::tile::few_left::{STRIP_ROWS, strips};
 
 /// Rows at most.
 pub(super) const ROWS: usize = 32;
@@ -18,7 +19,7 @@ const COLUMNS: usize = 6;
 const VECTORS: usize = 16;
 
 /// Rows and columns whose sums are in registers.
-const HIGH: usize = 4;
+const HIGH: usize = STRIP_ROWS;
 const WIDE: usize = 6;
 
 type Panel = [[__m512; VECTORS]; COLUMNS];
@@ -46,14 +47,9 @@ pub(super) unsafe fn multiply<const BITS: usize>(job: &mut FewJob<'_>) {
                     let to = (&raw mut (*panel.as_mut_ptr())[c]).cast();
                     fill::<BITS>(job, first + c, q, together, to);
                 }
-                let left = job.left.cast::<f32>().add(q * vectors * job.left_rows * 16);
                 let panel: *const __m512 = panel.as_ptr().cast();
                 let sums: *mut __m512 = sums.as_mut_ptr().cast();
-                let strips = job.rows.div_ceil(HIGH);
-                let mut row = 0;
-                for i in 0..strips {
-                    // Strips of nearly equal height.
-                    let height = job.rows / strips + usize::from(i < job.rows % strips);
+                for (row, height) in strips(job.rows) {
                     let strip = match (height, q) {
                         (1, 0) => strip::<1, false>,
                         (1, _) => strip::<1, true>,
@@ -64,12 +60,9 @@ pub(super) unsafe fn multiply<const BITS: usize>(job: &mut FewJob<'_>) {
                         (_, 0) => strip::<HIGH, false>,
                         _ => strip::<HIGH, true>,
                     };
-                    let rows = Rows {
-                        first: left.add(16 * row),
-                        step: 16 * job.left_rows,
-                    };
+                    let left = job.left.add(row * job.row_bytes).cast::<f32>();
+                    let rows = left.add(q * vectors * height * 16);
                     strip(rows, panel, columns, together * vectors, sums.add(row), job.rows);
-                    row += height;
                 }
             }
         }
@@ -112,20 +105,13 @@ unsafe fn fill<const BITS: usize>(job: &FewJob<'_>, column: usize, q: usize, cou
     }
 }
 
-/// Vectors of some rows: each row's follows the one of the row before, `step` elements from vector to vector.
-#[derive(Clone, Copy)]
-struct Rows {
-    first: *const f32,
-    step: usize,
-}
-
 /// HIGH rows by all columns of the panel.
 ///
 /// # Safety
 /// `count` vectors of each column and row must be readable, sums writable; with MORE they are added to.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi")]
 unsafe fn strip<const HIGH: usize, const MORE: bool>(
-    rows: Rows,
+    rows: *const f32,
     panel: *const __m512,
     columns: usize,
     count: usize,
@@ -164,7 +150,7 @@ unsafe fn strip<const HIGH: usize, const MORE: bool>(
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi")]
 unsafe fn tile<const HIGH: usize, const COLUMNS: usize, const MORE: bool>(
-    rows: Rows,
+    rows: *const f32,
     panel: *const __m512,
     count: usize,
     sums: *mut __m512,
@@ -180,7 +166,7 @@ unsafe fn tile<const HIGH: usize, const COLUMNS: usize, const MORE: bool>(
                 }
             }
         }
-        let mut left = rows.first;
+        let mut left = rows;
         for v in 0..count {
             let mut w = [_mm512_setzero_ps(); COLUMNS];
             for c in 0..COLUMNS {
@@ -192,7 +178,7 @@ unsafe fn tile<const HIGH: usize, const COLUMNS: usize, const MORE: bool>(
                     block[r][c] = _mm512_fmadd_ps(x, w[c], block[r][c]);
                 }
             }
-            left = left.add(rows.step);
+            left = left.add(16 * HIGH);
         }
         for r in 0..HIGH {
             for c in 0..COLUMNS {
