@@ -711,25 +711,6 @@ unsafe fn panels_of_rows(
             }
             return found;
         }
-        // Panels of 16 columns are interleaved all at once, wider ones one after the other.
-        let narrow = panels.width == 16;
-        let (piece, step) = match narrow {
-            true => (part.cols.max(1), panels.panel_bytes),
-            false => (panels.width, 64),
-        };
-        let pieces = |dst: *mut u8| {
-            (0..part.cols).step_by(piece).map(move |first| {
-                let count = piece.min(part.cols - first);
-                (first, count, dst.add(first / panels.width * panels.panel_bytes))
-            })
-        };
-        let zero_past = |first: usize, count: usize, dst: *mut u8| {
-            let used = (first + count) % panels.width;
-            if used > 0 {
-                let last = dst.add(count / panels.width * panels.panel_bytes);
-                last.add(used * 4).write_bytes(0, (panels.width - used) * 4);
-            }
-        };
         let mut stage = std::mem::take(&mut scratch.stage);
         // A group's rows in each plane; the last group may lack some, which are zero.
         let staged_plane = group * row_bytes;
@@ -741,10 +722,10 @@ unsafe fn panels_of_rows(
             let count = part.rows.saturating_sub(k).min(group);
             if as_they_are && count == group {
                 let at = |i: usize, first: usize| view.address(part.row + k + i, part.col + first);
-                for (first, count, dst) in pieces(panels.dst.add(g * row_step)) {
+                for (first, count, dst) in each_panel(panels.dst.add(g * row_step)) {
                     let rows = [at(0, first), at(1, first), at(2, first), at(3, first)];
-                    (ops.interleave4)(rows, count, dst, step);
-                    zero_past(first, count, dst);
+                    (ops.interleave4)(rows, count, dst);
+                    dst.add(count * 4).write_bytes(0, (panels.width - count) * 4);
                 }
                 continue;
             }
@@ -765,17 +746,17 @@ unsafe fn panels_of_rows(
                 let plane = staged.add(p * staged_plane);
                 plane.add(count * row_bytes).write_bytes(0, (group - count) * row_bytes);
                 let dst = panels.dst.add(p * panels.plane_stride + g * row_step);
-                for (first, count, dst) in pieces(dst) {
+                for (first, count, dst) in each_panel(dst) {
                     let at = |i: usize| plane.cast_const().add(i * row_bytes + first * lane.bytes());
                     if count == 0 {
                         continue;
                     }
                     if group == 2 {
-                        (ops.interleave2)([at(0), at(1)], count, dst, step);
+                        (ops.interleave2)([at(0), at(1)], count, dst);
                     } else {
-                        (ops.interleave4)([at(0), at(1), at(2), at(3)], count, dst, step);
+                        (ops.interleave4)([at(0), at(1), at(2), at(3)], count, dst);
                     }
-                    zero_past(first, count, dst);
+                    dst.add(count * 4).write_bytes(0, (panels.width - count) * 4);
                 }
             }
         }

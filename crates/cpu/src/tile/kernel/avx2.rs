@@ -69,8 +69,8 @@ recompiled! {
     terms(src: *const f32, n: usize, high: *mut u8, low: *mut u8) -> Terms;
     copy_bf16(src: *const u8, n: usize, dst: *mut u8) -> Terms;
     round_and_look(src: *const f32, n: usize, dst: *mut u8) -> Terms;
-    interleave2(rows: [*const u8; 2], n: usize, dst: *mut u8, step: usize);
-    interleave4(rows: [*const u8; 4], n: usize, dst: *mut u8, step: usize);
+    interleave2(rows: [*const u8; 2], n: usize, dst: *mut u8);
+    interleave4(rows: [*const u8; 4], n: usize, dst: *mut u8);
     scale(values: *mut f32, n: usize, factor: f32);
     sum(src: *const f32, n: usize) -> f32;
     max(src: *const f32, n: usize) -> f32;

@@ -12,7 +12,7 @@ fn mask32(count: usize) -> __mmask32 {
 
 /// Two rows of 16-bit elements to one of pairs, 32 at a time; the last ones under a mask.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-pub(super) unsafe fn interleave2(rows: [*const u8; 2], n: usize, dst: *mut u8, step: usize) {
+pub(super) unsafe fn interleave2(rows: [*const u8; 2], n: usize, dst: *mut u8) {
     // SAFETY: masks keep to n elements of each row and n pairs.
     unsafe {
         let places = |from: u16| {
@@ -24,11 +24,11 @@ pub(super) unsafe fn interleave2(rows: [*const u8; 2], n: usize, dst: *mut u8, s
             let mask = mask32(n - c);
             let row = |i: usize| _mm512_maskz_loadu_epi16(mask, rows[i].add(2 * c).cast());
             let (a, b) = (row(0), row(1));
-            let to = dst.add(c / 16 * step);
-            _mm512_mask_storeu_epi32(to.cast(), mask as u16, _mm512_permutex2var_epi16(a, low, b));
+            let to: *mut i32 = dst.add(4 * c).cast();
+            _mm512_mask_storeu_epi32(to, mask as u16, _mm512_permutex2var_epi16(a, low, b));
             let mask = (mask >> 16) as u16;
             if mask != 0 {
-                _mm512_mask_storeu_epi32(to.add(step).cast(), mask, _mm512_permutex2var_epi16(a, high, b));
+                _mm512_mask_storeu_epi32(to.add(16), mask, _mm512_permutex2var_epi16(a, high, b));
             }
         }
     }
@@ -36,7 +36,7 @@ pub(super) unsafe fn interleave2(rows: [*const u8; 2], n: usize, dst: *mut u8, s
 
 /// Four rows of 8-bit elements to one of quadruples, 64 at a time; the last ones under a mask.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-pub(super) unsafe fn interleave4(rows: [*const u8; 4], n: usize, dst: *mut u8, step: usize) {
+pub(super) unsafe fn interleave4(rows: [*const u8; 4], n: usize, dst: *mut u8) {
     // SAFETY: masks keep to n elements of each row and n quadruples.
     unsafe {
         for c in (0..n).step_by(64) {
@@ -76,7 +76,7 @@ pub(super) unsafe fn interleave4(rows: [*const u8; 4], n: usize, dst: *mut u8, s
             for (v, four) in quadruples.into_iter().enumerate() {
                 let mask = (mask >> (16 * v)) as u16;
                 if mask != 0 {
-                    _mm512_mask_storeu_epi32(dst.add((c / 16 + v) * step).cast(), mask, four);
+                    _mm512_mask_storeu_epi32(dst.add(4 * (c + 16 * v)).cast(), mask, four);
                 }
             }
         }

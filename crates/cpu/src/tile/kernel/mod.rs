@@ -152,10 +152,10 @@ pub(crate) struct Ops {
     pub fp8_to_bf16: Option<Fp8ToBf16>,
     /// Transposes 32-bit elements: (source, bytes from row to row, rows, columns, destination, bytes from row to row).
     pub transpose: unsafe fn(*const u8, isize, usize, usize, *mut u8, isize),
-    /// Two rows of 16-bit elements to one of pairs: (rows, elements, destination, bytes from each 16 pairs to the next 16).
-    pub interleave2: unsafe fn([*const u8; 2], usize, *mut u8, usize),
-    /// Four rows of 8-bit elements to one of quadruples, likewise.
-    pub interleave4: unsafe fn([*const u8; 4], usize, *mut u8, usize),
+    /// Two rows of 16-bit elements to one of pairs.
+    pub interleave2: unsafe fn([*const u8; 2], usize, *mut u8),
+    /// Four rows of 8-bit elements to one of quadruples.
+    pub interleave4: unsafe fn([*const u8; 4], usize, *mut u8),
     /// Multiplies elements by a factor in place.
     pub scale: unsafe fn(*mut f32, usize, f32),
     pub sum: unsafe fn(*const f32, usize) -> f32,

@@ -235,42 +235,28 @@ pub(super) unsafe fn transpose(
     }
 }
 
-/// Calls `groups` for each 16 of `n` groups: (first, how many, destination). A full 16 is a constant, for the compiler.
 #[inline(always)]
-fn pieces(n: usize, dst: *mut u8, step: usize, mut groups: impl FnMut(usize, usize, *mut u32)) {
-    for first in (0..n).step_by(16) {
-        let dst = dst.wrapping_add(first / 16 * step).cast();
-        match n - first {
-            16.. => groups(first, 16, dst),
-            count => groups(first, count, dst),
+pub(super) unsafe fn interleave2(rows: [*const u8; 2], n: usize, dst: *mut u8) {
+    let dst: *mut u32 = dst.cast();
+    for i in 0..n {
+        // SAFETY: i < n; the caller vouches for n elements in each row and n groups at dst.
+        unsafe {
+            let element = |row: *const u8| u32::from(row.cast::<u16>().add(i).read_unaligned());
+            dst.add(i).write_unaligned(element(rows[0]) | element(rows[1]) << 16);
         }
     }
 }
 
 #[inline(always)]
-pub(super) unsafe fn interleave2(rows: [*const u8; 2], n: usize, dst: *mut u8, step: usize) {
-    pieces(n, dst, step, |first, count, dst| {
-        for i in 0..count {
-            // SAFETY: first + i < n; the caller vouches for n elements in each row and the groups' places.
-            unsafe {
-                let element = |row: *const u8| u32::from(row.cast::<u16>().add(first + i).read_unaligned());
-                dst.add(i).write_unaligned(element(rows[0]) | element(rows[1]) << 16);
-            }
+pub(super) unsafe fn interleave4(rows: [*const u8; 4], n: usize, dst: *mut u8) {
+    let dst: *mut u32 = dst.cast();
+    for i in 0..n {
+        // SAFETY: i < n; the caller vouches for n elements in each row and n groups at dst.
+        unsafe {
+            let group = u32::from_le_bytes(rows.map(|row| *row.add(i)));
+            dst.add(i).write_unaligned(group.to_le());
         }
-    });
-}
-
-#[inline(always)]
-pub(super) unsafe fn interleave4(rows: [*const u8; 4], n: usize, dst: *mut u8, step: usize) {
-    pieces(n, dst, step, |first, count, dst| {
-        for i in 0..count {
-            // SAFETY: as above.
-            unsafe {
-                let group = u32::from_le_bytes(rows.map(|row| *row.add(first + i)));
-                dst.add(i).write_unaligned(group.to_le());
-            }
-        }
-    });
+    }
 }
 
 #[inline(always)]
