@@ -275,7 +275,6 @@ fn run(
             let mut job = FewJob {
                 left: packed.buffer.as_ptr().wrapping_add(row * product.layout.vector_bytes()),
                 left_rows: packed.rows,
-                row_bytes: packed.row_bytes(),
                 rows: kernels.rows.min(packed.rows - row),
                 planes: product.planes,
                 table: table(right.format),

@@ -15,21 +15,10 @@ pub(super) enum Layout {
     Terms,
     /// The same vectors as tiles of 16 pairs × 16 columns: a column for each row and plane.
     Tiles,
-    /// `f32` for 32 bytes of a column, in vectors of 8: strips of rows ([`strips`]) one after the other, in a strip for each
-    /// vector the rows one after the other.
+    /// `f32` for 32 bytes of a column, in vectors of 8, for each vector the rows one after the other.
     Floats,
-    /// The same for 64 bytes of a column, in vectors of 16.
+    /// `f32` for 64 bytes of a column, in vectors of 16.
     WideFloats,
-}
-
-/// Rows in a strip at most.
-pub(crate) const STRIP_ROWS: usize = 4;
-
-/// First row and height of the strips that rows are cut into, of nearly equal height.
-pub(crate) fn strips(rows: usize) -> impl Iterator<Item = (usize, usize)> {
-    let count = rows.div_ceil(STRIP_ROWS).max(1);
-    let (height, taller) = (rows / count, rows % count);
-    (0..count).map(move |i| (i * height + i.min(taller), height + usize::from(i < taller)))
 }
 
 /// Rows (columns of a tile) that share a tile.
@@ -211,25 +200,18 @@ impl FewLeft {
             }
             let vector_bytes = layout.vector_bytes();
             let vectors = chunk / if layout.has_terms() { 32 } else { vector_bytes / 4 };
-            let row_bytes = padded * 4;
-            let in_strips = || {
-                strips(rows).flat_map(|(first, height)| (first..first + height).map(move |row| (first, height, row)))
-            };
             for q in 0..padded / chunk {
-                for (first, height, row) in in_strips() {
+                for row in 0..rows {
                     let values = std::slice::from_raw_parts(values_base.add(row * padded + q * chunk), chunk);
                     let at = |v: usize, plane: usize| {
                         base.add((((q * vectors + v) * planes + plane) * rows + row) * vector_bytes)
                     };
-                    let in_strip = |v: usize| {
-                        base.add(first * row_bytes + ((q * vectors + v) * height + row - first) * vector_bytes)
-                    };
                     match layout {
                         Layout::Floats => {
-                            reorder_narrow(bits, values, |v, vector| in_strip(v).cast::<[f32; 8]>().write(vector));
+                            reorder_narrow(bits, values, |v, vector| at(v, 0).cast::<[f32; 8]>().write(vector));
                         }
                         Layout::WideFloats => {
-                            reorder_wide(bits, values, |v, vector| in_strip(v).cast::<[f32; 16]>().write(vector));
+                            reorder_wide(bits, values, |v, vector| at(v, 0).cast::<[f32; 16]>().write(vector));
                         }
                         Layout::Terms | Layout::Tiles => {
                             for plane in 0..planes {
@@ -269,12 +251,6 @@ impl FewLeft {
             Layout::Terms => padded * 2 * product.planes * rows,
             Layout::Floats | Layout::WideFloats => padded * 4 * rows,
         }
-    }
-
-    /// Bytes of a row of `f32`.
-    pub(super) fn row_bytes(&self) -> usize {
-        self.product
-            .map_or(0, |product| product.layout.padded(product.bits, self.k) * 4)
     }
 
     /// Bytes of memory held.

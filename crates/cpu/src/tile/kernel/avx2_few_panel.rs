@@ -9,7 +9,6 @@ use super::FewJob;
 use super::avx2_few::{
     AHEAD, Cursor, E4M3, ask, bytes_of, decode, factor, has_nan, largest, parts, scales, steps, vectors,
 };
-use crate::tile::few_left::{STRIP_ROWS, strips};
 
 /// Rows at most.
 pub(super) const ROWS: usize = 32;
@@ -17,11 +16,11 @@ pub(super) const ROWS: usize = 32;
 /// Columns of a panel.
 const COLUMNS: usize = 6;
 
-/// Vectors of a column in a panel: 512 elements, 2 KiB.
-const VECTORS: usize = 64;
+/// Vectors of a column in a panel: 256 elements, 1 KiB.
+const VECTORS: usize = 32;
 
 /// Rows and columns whose sums are in registers.
-const HIGH: usize = STRIP_ROWS;
+const HIGH: usize = 4;
 const WIDE: usize = 3;
 
 type Panel = [[__m256; VECTORS]; COLUMNS];
@@ -50,9 +49,14 @@ pub(super) unsafe fn multiply<const WAY: u8>(job: &mut FewJob<'_>) {
                     let to = (&raw mut (*panel.as_mut_ptr())[c]).cast();
                     *nan |= fill::<WAY>(job, first + c, q, together, to);
                 }
+                let left = job.left.cast::<f32>().add(q * vectors * job.left_rows * 8);
                 let panel: *const __m256 = panel.as_ptr().cast();
                 let sums: *mut __m256 = sums.as_mut_ptr().cast();
-                for (row, height) in strips(job.rows) {
+                let strips = job.rows.div_ceil(HIGH);
+                let mut row = 0;
+                for i in 0..strips {
+                    // Strips of nearly equal height.
+                    let height = job.rows / strips + usize::from(i < job.rows % strips);
                     let strip = match (height, q) {
                         (1, 0) => strip::<1, false>,
                         (1, _) => strip::<1, true>,
@@ -63,9 +67,12 @@ pub(super) unsafe fn multiply<const WAY: u8>(job: &mut FewJob<'_>) {
                         (_, 0) => strip::<HIGH, false>,
                         _ => strip::<HIGH, true>,
                     };
-                    let left = job.left.add(row * job.row_bytes).cast::<f32>();
-                    let rows = left.add(q * vectors * height * 8);
+                    let rows = Rows {
+                        first: left.add(8 * row),
+                        step: 8 * job.left_rows,
+                    };
                     strip(rows, panel, columns, together * vectors, sums.add(row), job.rows);
+                    row += height;
                 }
             }
         }
@@ -140,13 +147,20 @@ unsafe fn fill_scaled<const WAY: u8, const SCALED: bool>(
     }
 }
 
+/// Vectors of some rows: each row's follows the one of the row before, `step` elements from vector to vector.
+#[derive(Clone, Copy)]
+struct Rows {
+    first: *const f32,
+    step: usize,
+}
+
 /// HIGH rows by all columns of the panel.
 ///
 /// # Safety
 /// `count` vectors of each column and row must be readable, sums writable; with MORE they are added to.
 #[target_feature(enable = "avx2,fma,f16c")]
 unsafe fn strip<const HIGH: usize, const MORE: bool>(
-    rows: *const f32,
+    rows: Rows,
     panel: *const __m256,
     columns: usize,
     count: usize,
@@ -171,7 +185,7 @@ unsafe fn strip<const HIGH: usize, const MORE: bool>(
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
 unsafe fn tile<const HIGH: usize, const COLUMNS: usize, const MORE: bool>(
-    rows: *const f32,
+    rows: Rows,
     panel: *const __m256,
     count: usize,
     sums: *mut __m256,
@@ -187,7 +201,7 @@ unsafe fn tile<const HIGH: usize, const COLUMNS: usize, const MORE: bool>(
                 }
             }
         }
-        let mut left = rows;
+        let mut left = rows.first;
         for v in 0..count {
             let mut w = [_mm256_setzero_ps(); COLUMNS];
             for c in 0..COLUMNS {
@@ -199,7 +213,7 @@ unsafe fn tile<const HIGH: usize, const COLUMNS: usize, const MORE: bool>(
                     block[r][c] = _mm256_fmadd_ps(x, w[c], block[r][c]);
                 }
             }
-            left = left.add(8 * HIGH);
+            left = left.add(rows.step);
         }
         for r in 0..HIGH {
             for c in 0..COLUMNS {

@@ -7,7 +7,6 @@ use std::mem::MaybeUninit;
 
 use super::FewJob;
 use super::avx512_few_wide::{AHEAD, ask, decode, halves, load, scales, tables, words};
-use crate::tile::few_left::{STRIP_ROWS, strips};
 
 /// Rows at most.
 pub(super) const ROWS: usize = 32;
@@ -19,7 +18,7 @@ const COLUMNS: usize = 6;
 const VECTORS: usize = 16;
 
 /// Rows and columns whose sums are in registers.
-const HIGH: usize = STRIP_ROWS;
+const HIGH: usize = 4;
 const WIDE: usize = 6;
 
 type Panel = [[__m512; VECTORS]; COLUMNS];
@@ -47,9 +46,14 @@ pub(super) unsafe fn multiply<const BITS: usize>(job: &mut FewJob<'_>) {
                     let to = (&raw mut (*panel.as_mut_ptr())[c]).cast();
                     fill::<BITS>(job, first + c, q, together, to);
                 }
+                let left = job.left.cast::<f32>().add(q * vectors * job.left_rows * 16);
                 let panel: *const __m512 = panel.as_ptr().cast();
                 let sums: *mut __m512 = sums.as_mut_ptr().cast();
-                for (row, height) in strips(job.rows) {
+                let strips = job.rows.div_ceil(HIGH);
+                let mut row = 0;
+                for i in 0..strips {
+                    // Strips of nearly equal height.
+                    let height = job.rows / strips + usize::from(i < job.rows % strips);
                     let strip = match (height, q) {
                         (1, 0) => strip::<1, false>,
                         (1, _) => strip::<1, true>,
@@ -60,9 +64,12 @@ pub(super) unsafe fn multiply<const BITS: usize>(job: &mut FewJob<'_>) {
                         (_, 0) => strip::<HIGH, false>,
                         _ => strip::<HIGH, true>,
                     };
-                    let left = job.left.add(row * job.row_bytes).cast::<f32>();
-                    let rows = left.add(q * vectors * height * 16);
+                    let rows = Rows {
+                        first: left.add(16 * row),
+                        step: 16 * job.left_rows,
+                    };
                     strip(rows, panel, columns, together * vectors, sums.add(row), job.rows);
+                    row += height;
                 }
             }
         }
@@ -105,13 +112,20 @@ unsafe fn fill<const BITS: usize>(job: &FewJob<'_>, column: usize, q: usize, cou
     }
 }
 
+/// Vectors of some rows: each row's follows the one of the row before, `step` elements from vector to vector.
+#[derive(Clone, Copy)]
+struct Rows {
+    first: *const f32,
+    step: usize,
+}
+
 /// HIGH rows by all columns of the panel.
 ///
 /// # Safety
 /// `count` vectors of each column and row must be readable, sums writable; with MORE they are added to.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi")]
 unsafe fn strip<const HIGH: usize, const MORE: bool>(
-    rows: *const f32,
+    rows: Rows,
     panel: *const __m512,
     columns: usize,
     count: usize,
@@ -150,7 +164,7 @@ unsafe fn strip<const HIGH: usize, const MORE: bool>(
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi")]
 unsafe fn tile<const HIGH: usize, const COLUMNS: usize, const MORE: bool>(
-    rows: *const f32,
+    rows: Rows,
     panel: *const __m512,
     count: usize,
     sums: *mut __m512,
@@ -166,7 +180,7 @@ unsafe fn tile<const HIGH: usize, const COLUMNS: usize, const MORE: bool>(
                 }
             }
         }
-        let mut left = rows;
+        let mut left = rows.first;
         for v in 0..count {
             let mut w = [_mm512_setzero_ps(); COLUMNS];
             for c in 0..COLUMNS {
@@ -178,7 +192,7 @@ unsafe fn tile<const HIGH: usize, const COLUMNS: usize, const MORE: bool>(
                     block[r][c] = _mm512_fmadd_ps(x, w[c], block[r][c]);
                 }
             }
-            left = left.add(16 * HIGH);
+            left = left.add(rows.step);
         }
         for r in 0..HIGH {
             for c in 0..COLUMNS {

@@ -225,8 +225,6 @@ pub(crate) struct FewJob<'a> {
     pub left: *const u8,
     /// Rows that the left operand was packed for.
     pub left_rows: usize,
-    /// Bytes of a row of `f32`: where a strip of rows begins.
-    pub row_bytes: usize,
     /// Rows to multiply: 1 … [`FewKernels::rows`].
     pub rows: usize,
     pub planes: usize,
