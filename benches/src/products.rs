@@ -7,7 +7,7 @@ use anymetal::{Buffer, Device, ElementFormat};
 use crate::kernels::{filled, ints, pipeline, time};
 use crate::{Result, bandwidth, measure, peak, report, report_peer};
 
-/// A kernel of `kernels/matmul.metal` on square matrices in tiles of 128 × 128, or of 64 × 64 where those would be few.
+/// A kernel of `kernels/matmul.metal` on square matrices in tiles of 128 × 128.
 fn square(seconds: f64, device: &Device, kernel: &str, n: usize, [a, b, c]: [&Buffer; 3]) -> Result<Vec<Duration>> {
     let tile = std::env::var("TILE")
         .ok()

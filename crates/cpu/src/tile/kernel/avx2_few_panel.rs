@@ -16,8 +16,8 @@ pub(super) const ROWS: usize = 32;
 /// Columns of a panel.
 const COLUMNS: usize = 6;
 
-/// Vectors of a column in a panel: 256 elements, 1 KiB.
-const VECTORS: usize = 32;
+/// Vectors of a column in a panel: 512 elements, 2 KiB.
+const VECTORS: usize = 64;
 
 /// Rows and columns whose sums are in registers.
 const HIGH: usize = 4;
