@@ -176,8 +176,27 @@ pub fn to_npy(array: &Array) -> Result<npy::Array, String> {
     })
 }
 
+/// The least number of an integer format and the first one past its greatest; `None` for formats with fractions.
+fn whole_numbers(format: ElementFormat) -> Option<(f64, f64)> {
+    use ElementFormat::*;
+    let bits = format.bits() as i32;
+    match format {
+        Bool => Some((0.0, 2.0)),
+        I8 | I16 | I32 | I64 => Some((-(2f64.powi(bits - 1)), 2f64.powi(bits - 1))),
+        U8 | U16 | U32 | U64 => Some((0.0, 2f64.powi(bits))),
+        _ => None,
+    }
+}
+
 fn numbers_as(element: ElementType, shape: &[usize], numbers: &[f64]) -> Result<Array, String> {
     let format = format_of(element).ok_or_else(|| format!("{element} inputs cannot be given in words"))?;
+    if let Some((least, end)) = whole_numbers(format)
+        && let Some(bad) = numbers
+            .iter()
+            .find(|&&n| n.fract() != 0.0 || !(least..end).contains(&n))
+    {
+        return Err(format!("{bad} is no {element}"));
+    }
     let bytes = format.pack(numbers.iter().copied(), anymetal::Saturation::Default);
     Array::from_bytes(element, shape, &bytes).map_err(|error| error.to_string())
 }
@@ -304,4 +323,19 @@ fn image(spec: &InputSpec, path: &Path) -> Result<Array, String> {
         [height, width, 3]
     });
     numbers_as(spec.element, &shape, &numbers)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn integers_are_not_made_of_other_numbers() {
+        let refused = |element, number| numbers_as(element, &[1], &[number]).unwrap_err();
+        assert_eq!(refused(ElementType::I32, f64::NAN), "NaN is no int32");
+        assert_eq!(refused(ElementType::I32, 1.5), "1.5 is no int32");
+        assert_eq!(refused(ElementType::I32, 2147483648.0), "2147483648 is no int32");
+        assert!(numbers_as(ElementType::I32, &[2], &[-2147483648.0, 2147483647.0]).is_ok());
+        assert!(numbers_as(ElementType::F32, &[1], &[f64::NAN]).is_ok());
+    }
 }

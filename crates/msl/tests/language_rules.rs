@@ -409,3 +409,32 @@ kernel void k(device int *o [[buffer(0)]], device const int *in [[buffer(1)]]) {
     );
     assert_eq!(run_ints(&local, &[4], 1), [7]);
 }
+
+#[test]
+fn functions_are_found_in_the_namespaces_of_their_arguments() {
+    let source = "#include <metal_stdlib>
+namespace n {
+struct V { int x; };
+enum class E { A = 4 };
+int f(V v) { return v.x; }
+int first(const thread V *v) { return v->x; }
+int number(E e) { return int(e); }
+}
+kernel void k(device int *o [[buffer(0)]], device const int *in [[buffer(1)]]) {
+  n::V v{in[0]};
+  o[0] = f(v); o[1] = first(&v); o[2] = number(n::E::A);
+}
+kernel void library(device metal::atomic_uint *count [[buffer(0)]], device float *x [[buffer(1)]]) {
+  metal::simdgroup_float8x8 a, b;
+  simdgroup_load(a, x, 8);
+  simdgroup_multiply(b, a, a);
+  threadgroup_barrier(metal::mem_flags::mem_device);
+  simdgroup_store(b, x, 8);
+  atomic_fetch_max_explicit(count, 3u, metal::memory_order_relaxed);
+}";
+    assert_eq!(run_ints(source, &[9], 3), [9, 9, 4]);
+    lower(source, "library");
+    let refused =
+        errors("#include <metal_stdlib>\nkernel void k(device float *x [[buffer(0)]]) { x[0] = exp2(x[0]); }");
+    assert!(refused.contains("write 'metal::exp2'"), "{refused}");
+}

@@ -1,5 +1,6 @@
 //! `anymetal run`: a model on given inputs.
 
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -25,8 +26,8 @@ pub struct Options {
     #[arg(long)]
     tokenizer: Option<PathBuf>,
     /// Sentences of a batch for `NAME=@FILE`; each batch is padded to its longest sentence
-    #[arg(long, default_value_t = 16)]
-    batch: usize,
+    #[arg(long, default_value = "16")]
+    batch: NonZeroUsize,
     /// Save every output as DIR/NAME.npy
     #[arg(long, short, value_name = "DIR")]
     output: Option<PathBuf>,
@@ -76,7 +77,7 @@ pub fn run(options: &Options) -> Outcome {
     let tokenizer = options.tokenizer.as_deref().map(inputs::load_tokenizer).transpose()?;
     let specs = function.inputs();
     let given = Inputs::parse(&options.inputs, &specs, tokenizer.as_ref())?;
-    let batches = given.batches(options.batch.max(1), &specs)?;
+    let batches = given.batches(options.batch.get(), &specs)?;
     let bar = progress(batches.len());
     let mut results: Vec<Vec<(String, Array)>> = Vec::new();
     let mut fastest = Duration::MAX;
@@ -171,6 +172,12 @@ fn join(mut results: Vec<Vec<(String, Array)>>) -> Result<Vec<(String, Array)>, 
 }
 
 fn save(folder: &Path, outputs: &[(String, Array)]) -> Result<(), String> {
+    if folder.exists() && !folder.is_dir() {
+        return Err(format!(
+            "{}: not a directory, and every output is a file of one",
+            folder.display()
+        ));
+    }
     std::fs::create_dir_all(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
     // All outputs or none.
     let arrays = outputs

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::spec::reference::Expectation;
-use crate::spec::{Argument, Scan, parse_type};
+use crate::spec::{Argument, Scan, parse_type, shortened};
 use anymetal::ElementFormat;
 
 /// The variants of a file.
@@ -248,8 +248,11 @@ pub fn size(text: &str) -> Result<[usize; 3], String> {
 pub fn grid(text: &str) -> Result<([usize; 3], bool), String> {
     let mut scan = Scan::new(text);
     let exact = scan.take_word("threads");
-    if !exact {
-        scan.take_word("threadgroups");
+    if !exact && !scan.take_word("threadgroups") && !text.trim_start().starts_with(|c: char| c.is_ascii_digit()) {
+        return Err(format!(
+            "`{}` is no grid: write threads X Y Z or threadgroups X Y Z",
+            shortened(text)
+        ));
     }
     Ok((triple(&mut scan)?, exact))
 }
@@ -367,5 +370,10 @@ mod tests {
         );
         let error = TestFile::parse("// expect 1[0-2]: same\n").unwrap_err();
         assert_eq!(error, "line 1: expect: `[0-2]` is no part: write `[0..10]`");
+        assert_eq!(
+            grid("grids 100").unwrap_err(),
+            "`grids 100` is no grid: write threads X Y Z or threadgroups X Y Z"
+        );
+        assert_eq!(grid("threadgroups 2 3"), Ok(([2, 3, 1], false)));
     }
 }

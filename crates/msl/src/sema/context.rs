@@ -118,6 +118,18 @@ impl Env {
         })
     }
 
+    /// The innermost namespace around it.
+    pub fn namespace(&self) -> Option<NamespaceId> {
+        let mut env = Some(self);
+        while let Some(e) = env {
+            if let EnvKind::Namespace(id) = e.kind {
+                return Some(id);
+            }
+            env = e.parent.as_deref();
+        }
+        None
+    }
+
     /// Binds a name; only in a scope of names.
     pub fn bind(&self, name: Name, entity: Entity) {
         if let EnvKind::Names(names) = &self.kind {
@@ -266,6 +278,8 @@ pub struct Enum {
     pub is_scoped: bool,
     /// Enumerators.
     pub values: Vec<(Name, anymetal_ir::Const)>,
+    /// The namespace that it stands in.
+    pub namespace: Option<NamespaceId>,
 }
 
 /// One evaluation of a lambda expression.

@@ -416,6 +416,7 @@ impl Sema<'_> {
             underlying,
             is_scoped: d.is_scoped,
             values: Vec::new(),
+            namespace: env.namespace(),
         });
         self.enum_ids.insert(key, id);
         let scope = Env::names(env);

@@ -475,23 +475,18 @@ impl Sema<'_> {
         if matches!(fail, Fail::Reported) {
             return Err(fail);
         }
-        let has_records = {
-            let args = self.args(args)?;
-            let any = args
-                .iter()
-                .any(|a| matches!(a.operand().map(Operand::ty), Some(Type::Record(_))));
-            any.then_some(args)
+        let args = self.args(args)?;
+        let name = path.last().ident.name.clone();
+        let set = FunctionSet {
+            library: self.associated_library(&name, &args),
+            ..FunctionSet::default()
         };
-        match has_records {
-            Some(args) => {
-                let name = path.last().ident.name.clone();
-                let set = FunctionSet::default();
-                match self.call_set(&set, &name, args, None, span) {
-                    Err(Fail::Error(d)) if d.code == "E0482" && d.secondary.is_empty() => Err(fail),
-                    result => result,
-                }
-            }
-            None => Err(fail),
+        if set.library.is_none() && self.associated(&args).is_empty() {
+            return Err(fail);
+        }
+        match self.call_set(&set, &name, args, None, span) {
+            Err(Fail::Error(d)) if d.code == "E0482" && d.secondary.is_empty() => Err(fail),
+            result => result,
         }
     }
 

@@ -2,7 +2,7 @@
 
 use super::context::*;
 use super::convert::Rank;
-use super::library::Call;
+use super::library::{self, Call, LibEntity, LibFunction};
 use super::ordering::{Candidate, Fit};
 use super::types::*;
 use super::tyres::{has_auto, space_of};
@@ -447,34 +447,57 @@ impl Sema<'_> {
         }
     }
 
-    /// Adds the functions of a name in the namespaces of the arguments' classes.
+    /// Adds the functions of a name in the namespaces of the arguments' classes and enumerations.
     pub fn add_associated(&mut self, user: &mut Vec<FunctionRef>, name: &str, args: &[Arg]) {
-        for arg in args {
-            let Some(operand) = arg.operand() else {
-                continue;
-            };
-            let mut env = match operand.ty() {
-                Type::Record(id) => Some(self.records[id.index()].env.clone()),
-                _ => None,
-            };
-            while let Some(e) = env {
-                if let EnvKind::Namespace(ns) = e.kind {
-                    if let Some(list) = self.namespaces[ns.index()].names.get(name) {
-                        for entity in list {
-                            if let Entity::Functions(set) = entity {
-                                for f in &set.user {
-                                    if !user.contains(f) {
-                                        user.push(f.clone());
-                                    }
-                                }
-                            }
+        for ns in self.associated(args) {
+            for entity in self.namespaces[ns.index()].names.get(name).into_iter().flatten() {
+                if let Entity::Functions(set) = entity {
+                    for f in &set.user {
+                        if !user.contains(f) {
+                            user.push(f.clone());
                         }
                     }
-                    break;
                 }
-                env = e.parent.clone();
             }
         }
+    }
+
+    /// The namespaces of the classes and enumerations of arguments, also behind pointers and in arrays.
+    pub(super) fn associated(&self, args: &[Arg]) -> Vec<NamespaceId> {
+        let mut out = Vec::new();
+        for operand in args.iter().filter_map(Arg::operand) {
+            let ns = match element(operand.ty()) {
+                Type::Record(id) => self.records[id.index()].env.namespace(),
+                Type::Enum(id) => self.enums[id.index()].namespace,
+                _ => None,
+            };
+            out.extend(ns.filter(|ns| !out.contains(ns)));
+        }
+        out
+    }
+
+    /// The library's function of a name in the namespaces of arguments: of objects and enumerations of the library.
+    pub(super) fn associated_library(&mut self, name: &str, args: &[Arg]) -> Option<(LibFunction, &'static str)> {
+        let of_library = |operand: &Operand| matches!(element(operand.ty()), Type::Object(_));
+        let mut paths: Vec<String> = Vec::new();
+        if args.iter().filter_map(Arg::operand).any(of_library) {
+            paths.extend(["metal".to_string(), "mpp::tensor_ops".to_string()]);
+        }
+        for ns in self.associated(args) {
+            paths.push(self.namespaces[ns.index()].path.clone());
+        }
+        paths.iter().find_map(|path| match library::lookup(self, path, name) {
+            Some(LibEntity::Function(function, namespace)) => Some((function, namespace)),
+            _ => None,
+        })
+    }
+}
+
+/// What a pointer points at, and what an array has.
+fn element(ty: &Type) -> &Type {
+    match ty {
+        Type::Pointer(to) | Type::Array(to, _) => element(&to.ty),
+        ty => ty,
     }
 }
 
