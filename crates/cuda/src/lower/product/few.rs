@@ -20,10 +20,8 @@ use crate::lower::{Lower, Result};
 use crate::ptx;
 use crate::ptx::{Class, Reg};
 
-/// Columns that a SIMD-group takes in most threadgroups: few, so that many SIMD-groups hide each other's latencies.
-pub(super) const COLUMNS: u32 = 32;
-/// Columns that a SIMD-group takes where sixteen share them: each element of the activation is loaded for more of them.
-const MANY_COLUMNS: u32 = 64;
+/// Columns that a SIMD-group takes at most: few, so that many SIMD-groups hide each other's latencies.
+const COLUMNS: u32 = 32;
 /// Elements along K that share a scale, and that a lane's row has a run of.
 pub(super) const BLOCK: u32 = 32;
 /// Blocks of K in a window.
@@ -78,11 +76,7 @@ impl Cut {
     ) -> Option<Cut> {
         let device = |region: &Region| matches!(region.space, AddressSpace::Device | AddressSpace::Constant);
         let columns = descriptor.n;
-        let many = columns.is_multiple_of(MANY_COLUMNS)
-            && simdgroups >= 16 * (columns / MANY_COLUMNS)
-            && right.format.bits() == 4
-            && room / 2 >= simdgroups * MANY_COLUMNS * (WINDOW / 2 + BLOCKS);
-        let own_columns = if many { MANY_COLUMNS } else { columns.min(COLUMNS) };
+        let own_columns = columns.min(COLUMNS);
         let groups = columns / own_columns;
         let fits = has_few_rows(descriptor, left.format, right.format)
             && !descriptor.transpose_left
@@ -112,8 +106,7 @@ impl Cut {
         // No more than it takes to hide memory's latency: the rest of the memory caches the activation.
         let each = (simdgroups * cut.stage_bytes()).max(1);
         let enough = (48 << 10).max(simdgroups * (6 << 10));
-        let least = if many { 2 } else { 3 };
-        cut.stages = (enough / each).clamp(least, 6).min(room / each);
+        cut.stages = (enough / each).clamp(3, 6).min(room / each);
         (fits && cut.stages >= 2).then_some(cut)
     }
 

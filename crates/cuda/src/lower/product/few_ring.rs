@@ -1,7 +1,7 @@
 //! The rings of products of few rows: what a SIMD-group copies ahead, and where from.
 
-use super::emit::{Wide, Word, advance, branch_if, branch_unless, def, step};
-use super::few::{BLOCK, BLOCKS, COLUMNS, Cut, WINDOW};
+use super::emit::{Wide, Word, advance, branch_if, def, step};
+use super::few::{BLOCK, BLOCKS, Cut, WINDOW};
 use super::region::Region;
 use crate::lower::Lower;
 use crate::ptx;
@@ -9,9 +9,8 @@ use crate::ptx::Reg;
 
 /// Addresses of a lane, moved from window to window.
 pub(super) struct Cursor {
-    /// Of each line, the 16 bytes that this lane copies first; of the first line alone where `chain` leads to the others.
+    /// Of each line, the 16 bytes that this lane copies first.
     pub weights: Vec<Reg>,
-    pub chain: Option<Chain>,
     /// Of two lines, the scales.
     pub scales: Vec<Reg>,
     pub activation: Vec<Reg>,
@@ -20,17 +19,6 @@ pub(super) struct Cursor {
     pub scales_to: Option<Reg>,
     /// The ring.
     pub ring: Reg,
-}
-
-/// Lines of weights at equal distances: many lines would take many registers for their addresses.
-#[derive(Clone, Copy)]
-pub(super) struct Chain {
-    /// Bytes from line to line.
-    stride: Reg,
-    /// Lines there are for this lane; the others are not copied, and what is computed of them is not stored.
-    lines: Reg,
-    /// All lines of all lanes are there.
-    full: Reg,
 }
 
 impl Lower<'_> {
@@ -67,26 +55,13 @@ impl Lower<'_> {
         let run_k = def!(self, B32, "mad.lo.u32", "{t}, 8, {first_k}");
         let mut cursor = Cursor {
             weights: Vec::new(),
-            chain: None,
             scales: Vec::new(),
             activation: Vec::new(),
             weights_to: Vec::new(),
             scales_to: None,
             ring: shared,
         };
-        if cut.own_columns > COLUMNS {
-            let bytes = weights.strides[1].mul(self, Wide::Known(bits.into()));
-            let inside = columns.reg(self);
-            let inside = def!(self, B32, "sub.s32", "{inside}, {first_column}");
-            let left = def!(self, B32, "sub.s32", "{inside}, {g}");
-            let left = def!(self, B32, "add.s32", "{left}, 7");
-            cursor.chain = Some(Chain {
-                stride: bytes.reg(self),
-                lines: def!(self, B32, "shr.s32", "{left}, 3"),
-                full: def!(self, Pred, "setp.ge.s32", "{inside}, {}", cut.own_columns),
-            });
-        }
-        for line in 0..if cursor.chain.is_some() { 1 } else { cut.lines() } {
+        for line in 0..cut.lines() {
             let line = def!(self, B32, "add.u32", "{g}, {}", 8 * line);
             let line = def!(self, B32, "add.u32", "{line}, {first_column}");
             cursor.weights.push(line_address(self, weights, line, columns, copy_k));
@@ -158,26 +133,11 @@ impl Lower<'_> {
     /// Fills the ring but for one stage, a group for each. The offset of the stage that is next.
     pub(super) fn few_fill(&mut self, cut: &Cut, cursor: &Cursor, to_load: Reg) -> Reg {
         let most = cut.stages - 1;
-        let mut lines: Vec<(Reg, Option<Reg>)> = cursor.weights.iter().map(|&from| (from, None)).collect();
-        if let Some(chain) = cursor.chain {
-            for line in 1..cut.lines() {
-                let before = lines[line as usize - 1].0;
-                let from = def!(self, B64, "add.s64", "{before}, {}", chain.stride);
-                lines.push((from, None));
-            }
-            for (line, (_, there)) in lines.iter_mut().enumerate() {
-                *there = Some(def!(self, Pred, "setp.gt.s32", "{}, {line}", chain.lines));
-            }
-        }
         for window in 0..most {
             let there = def!(self, Pred, "setp.gt.s32", "{to_load}, {window}");
             let stage = window * cut.stage_bytes();
             let along = window * cut.splits;
-            for (line, &(from, inside)) in lines.iter().enumerate() {
-                let there = match inside {
-                    Some(inside) => def!(self, Pred, "and.pred", "{there}, {inside}"),
-                    None => there,
-                };
+            for (line, &from) in cursor.weights.iter().enumerate() {
                 for (part, &to) in cursor.weights_to.iter().enumerate() {
                     let (to_offset, offset) = (
                         stage + line as u32 * 8 * cut.row_bytes(),
@@ -230,23 +190,16 @@ impl Lower<'_> {
         let skip = self.writer.label();
         let none = def!(self, Pred, "setp.le.s32", "{to_load}, 0");
         branch_if(self, none, skip);
-        match cursor.chain {
-            Some(chain) => {
-                let (partial, copied) = (self.writer.label(), self.writer.label());
-                branch_unless(self, chain.full, partial);
-                self.few_copy_chain(cut, cursor, chain, stage, false);
-                ptx!(self, "bra.uni {copied}");
-                self.writer.place(partial);
-                self.few_copy_chain(cut, cursor, chain, stage, true);
-                self.writer.place(copied);
+        for (line, &from) in cursor.weights.iter().enumerate() {
+            for (part, &to) in cursor.weights_to.iter().enumerate() {
+                let to = def!(self, B32, "add.u32", "{to}, {stage}");
+                let offset = line as u32 * 8 * cut.row_bytes();
+                ptx!(
+                    self,
+                    "cp.async.cg.shared.global.L2::128B [{to}+{offset}], [{from}+{}], 16",
+                    64 * part
+                );
             }
-            None => {
-                for (line, &from) in cursor.weights.iter().enumerate() {
-                    self.few_copy_line(cut, cursor, stage, line as u32, from, "");
-                }
-            }
-        }
-        for &from in &cursor.weights {
             step(self, from, Wide::Known((cut.splits * cut.row_bytes()).into()));
         }
         if let Some(to) = cursor.scales_to {
@@ -268,34 +221,6 @@ impl Lower<'_> {
         self.few_next_stage(cut, stage);
         self.writer.place(skip);
         ptx!(self, "cp.async.commit_group");
-    }
-
-    /// Copies a line of a window.
-    fn few_copy_line(&mut self, cut: &Cut, cursor: &Cursor, stage: Reg, line: u32, from: Reg, guard: &str) {
-        for (part, &to) in cursor.weights_to.iter().enumerate() {
-            let to = def!(self, B32, "add.u32", "{to}, {stage}");
-            let offset = line * 8 * cut.row_bytes();
-            ptx!(
-                self,
-                "{guard}cp.async.cg.shared.global.L2::128B [{to}+{offset}], [{from}+{}], 16",
-                64 * part
-            );
-        }
-    }
-
-    /// Copies the lines of a chain, or those that are there.
-    fn few_copy_chain(&mut self, cut: &Cut, cursor: &Cursor, chain: Chain, stage: Reg, partial: bool) {
-        let from = self.copy(cursor.weights[0]);
-        for line in 0..cut.lines() {
-            let guard = match partial {
-                true => format!("@{} ", def!(self, Pred, "setp.gt.s32", "{}, {line}", chain.lines)),
-                false => String::new(),
-            };
-            self.few_copy_line(cut, cursor, stage, line, from, &guard);
-            if line + 1 < cut.lines() {
-                ptx!(self, "add.s64 {from}, {from}, {}", chain.stride);
-            }
-        }
     }
 
     /// A number that is not negative, divided by a known one.
