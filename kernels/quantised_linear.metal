@@ -3,8 +3,6 @@
 //
 //   kernel name   quantised_linear_{int4,mxint4,mxfp4,mxfp8,mxfp8_e5m2}_{f16,f32}{,_64,_32,_128x256}
 //                 the second type is Y's; _64 and _32 have tiles of so many columns, which keep a GPU's cores busy where N is not large
-//   kernel name   quantised_linear_{int4,mxint4,mxfp4,mxfp8,mxfp8_e5m2}_{f16,f32}{,_64,_32,_128x256}
-//                 the second type is Y's; _64 and _32 have tiles of so many columns, which keep a GPU's cores busy where N is not large
 //                 (_64 for more than 8 rows by 8-bit weights, _32 otherwise); _128x256 has tiles for many rows, as a prompt has them
 //   grid          threadgroups (ceil(N / 128), ceil(M / 16), 1), (ceil(N / 64), …), (ceil(N / 32), …), or (ceil(N / 256), ceil(M / 128), 1)
 //   threads       128: four SIMD-groups share a tile; 512, sixteen, with _64; 256, eight, with _32 and _128x256
