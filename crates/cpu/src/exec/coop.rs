@@ -7,7 +7,7 @@ use anymetal_ir::{CoopRole, Cooperative, ReduceAxis, ReduceOp, Scalar};
 use super::affine::{Plane, Tag};
 use super::mask::Mask;
 use super::reduce::{reduce_f32, reduce_float, reduce_i32};
-use super::{MapPlace, Outcome, Worker, read, write};
+use super::{MapPlace, Outcome, Value, Worker, read, write};
 use crate::compile::program::{Block, Inst, Reg};
 use crate::lanes::scalar::{Bf16, F16};
 use crate::lanes::{CHUNK, convert};
@@ -92,6 +92,25 @@ impl Iterator for Instances {
     }
 }
 
+/// The slot of each lane.
+#[derive(Clone, Copy)]
+enum Slots {
+    One(i64),
+    /// A register, and the bytes of its elements.
+    Lanes(*const u8, u8),
+}
+
+impl Slots {
+    #[inline(always)]
+    fn of(self, lane: usize) -> i64 {
+        match self {
+            Slots::One(slot) => slot,
+            // SAFETY: the register holds a slot for each lane.
+            Slots::Lanes(slots, size) => slot_of(unsafe { read(slots.add(lane * size as usize), size) }),
+        }
+    }
+}
+
 /// Slots are `i32`.
 fn slot_of(bits: u64) -> i64 {
     i64::from(bits as u32 as i32)
@@ -152,8 +171,7 @@ impl<'d> Worker<'d> {
             Inst::CoopGet { coop, slot, out } => {
                 let (info, tile) = (self.info(*coop), self.tiles[*coop as usize]);
                 let size = out.size;
-                self.per_lane(*slot, *out, |slot, lane| {
-                    let (instance, inside) = (lane / info.lanes, lane % info.lanes);
+                self.per_lane(*slot, *out, info.lanes, |slot, instance, inside| {
                     match info.element(slot, inside) {
                         // SAFETY: positions are inside the tile.
                         Some(at) => unsafe { read(tile.instance(instance).add(at * size as usize), size) },
@@ -163,28 +181,31 @@ impl<'d> Worker<'d> {
             }
             Inst::CoopSet { coop, slot, value } => {
                 let (info, tile) = (self.info(*coop), self.tiles[*coop as usize]);
-                self.src(*slot);
-                self.src(*value);
+                let slots = self.slots(*slot);
+                let from = self.src(*value);
                 let size = value.size;
-                for lane in 0..self.lanes.live {
-                    if !self.is_active(lane) {
-                        continue;
-                    }
-                    let slot = slot_of(self.lane_value(*slot, lane));
-                    let (instance, inside) = (lane / info.lanes, lane % info.lanes);
-                    if let Some(at) = info.element(slot, inside) {
-                        let value = self.lane_value(*value, lane);
-                        // SAFETY: positions are inside the tile.
-                        unsafe {
-                            write(tile.instance(instance).add(at * size as usize), size, value);
+                let step = if from.step == 0 { 0 } else { size as usize };
+                let live = self.lanes.live;
+                let active = self.active(None);
+                for (instance, first) in (0..live).step_by(info.lanes.max(1)).enumerate() {
+                    for inside in 0..info.lanes.min(live - first) {
+                        let lane = first + inside;
+                        if active.has(lane)
+                            && let Some(at) = info.element(slots.of(lane), inside)
+                        {
+                            // SAFETY: positions are inside the tile; the register holds all lanes, or one element if its step is 0.
+                            unsafe {
+                                let value = read(from.ptr.add(lane * step), size);
+                                write(tile.instance(instance).add(at * size as usize), size, value);
+                            }
                         }
                     }
                 }
             }
             Inst::CoopValid { coop, slot, out } => {
                 let info = self.info(*coop);
-                self.per_lane(*slot, *out, |slot, lane| {
-                    u64::from(info.element(slot, lane % info.lanes).is_some())
+                self.per_lane(*slot, *out, info.lanes, |slot, _, inside| {
+                    u64::from(info.element(slot, inside).is_some())
                 });
             }
             Inst::CoopIndex {
@@ -196,24 +217,23 @@ impl<'d> Worker<'d> {
                 let info = self.info(*coop);
                 let columns = info.coop.columns.max(1) as usize;
                 let role = info.coop.role;
-                let place = move |slot: i64, lane: usize| {
-                    let at = info.element(slot, lane % info.lanes).unwrap_or(0);
+                let place = move |slot: i64, inside: usize| {
+                    let at = info.element(slot, inside).unwrap_or(0);
                     (at / columns, at % columns)
                 };
-                self.per_lane(*slot, *column, |slot, lane| match role {
-                    CoopRole::RowReduction => place(slot, lane).0 as u64,
-                    _ => place(slot, lane).1 as u64,
+                self.per_lane(*slot, *column, info.lanes, |slot, _, inside| match role {
+                    CoopRole::RowReduction => place(slot, inside).0 as u64,
+                    _ => place(slot, inside).1 as u64,
                 });
                 if let Some(row) = row {
-                    self.per_lane(*slot, *row, |slot, lane| place(slot, lane).0 as u64);
+                    self.per_lane(*slot, *row, info.lanes, |slot, _, inside| place(slot, inside).0 as u64);
                 }
             }
             Inst::CoopMapSlot { to, from, slot, out } => {
                 let (to, from) = (self.info(*to), self.info(*from));
                 let columns = from.coop.columns.max(1) as usize;
                 let inverse = to.inverse();
-                self.per_lane(*slot, *out, |slot, lane| {
-                    let lane = lane % from.lanes;
+                self.per_lane(*slot, *out, from.lanes, |slot, _, lane| {
                     let Some(at) = from.element(slot, lane) else {
                         return 0;
                     };
@@ -270,14 +290,26 @@ impl<'d> Worker<'d> {
         Ok(())
     }
 
-    /// A value for each live lane from the slot there.
-    fn per_lane(&mut self, slot: Reg, out: Reg, f: impl Fn(i64, usize) -> u64) {
-        self.src(slot);
+    /// A value for each live lane from the slot there, its instance of `lanes` lanes, and its place in that.
+    fn per_lane(&mut self, slot: Reg, out: Reg, lanes: usize, f: impl Fn(i64, usize, usize) -> u64) {
+        let slots = self.slots(slot);
         let (_, to) = self.dst(out);
-        for lane in 0..self.lanes.live {
-            let value = f(slot_of(self.lane_value(slot, lane)), lane);
-            // SAFETY: the register holds all lanes.
-            unsafe { write(to.add(lane * out.size as usize), out.size, value) };
+        let live = self.lanes.live;
+        for (instance, first) in (0..live).step_by(lanes.max(1)).enumerate() {
+            for inside in 0..lanes.min(live - first) {
+                let lane = first + inside;
+                let value = f(slots.of(lane), instance, inside);
+                // SAFETY: the register holds all lanes.
+                unsafe { write(to.add(lane * out.size as usize), out.size, value) };
+            }
+        }
+    }
+
+    /// The slots in a register.
+    fn slots(&mut self, reg: Reg) -> Slots {
+        match self.value(reg) {
+            Value::Uniform(bits) | Value::Affine { base: bits, stride: 0 } => Slots::One(slot_of(bits)),
+            _ => Slots::Lanes(self.src(reg).ptr, reg.size),
         }
     }
 
