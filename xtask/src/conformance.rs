@@ -56,6 +56,38 @@ const PROJECTS: &[Project] = &[
         again: &[],
     },
     Project {
+        option: "--mistral",
+        name: "mistral.rs, quantisation",
+        folder: "mistralrs-quant/src/metal_kernels",
+        include: &[],
+        flags: &["-std=metal4.0"],
+        again: &[],
+    },
+    Project {
+        option: "--mistral-paged",
+        name: "mistral.rs, paged attention",
+        folder: "mistralrs-paged-attn/src/metal/kernels",
+        include: &[],
+        flags: &["-std=metal4.0"],
+        again: &[],
+    },
+    Project {
+        option: "--gpt-oss",
+        name: "gpt-oss kernels",
+        folder: "gpt-oss-metal-kernels/gptoss_kernels/source",
+        include: &["gpt-oss-metal-kernels/gptoss_kernels/source/include"],
+        flags: &["-std=metal4.0"],
+        again: &[],
+    },
+    Project {
+        option: "--mlx-native",
+        name: "mlx-native",
+        folder: "src/shaders",
+        include: &[],
+        flags: &["-std=metal4.0"],
+        again: &[],
+    },
+    Project {
         option: "--pytorch",
         name: "PyTorch",
         folder: "aten/src/ATen/native/mps/kernels",
@@ -242,11 +274,15 @@ fn measure(checkout: &Checkout, limit: Duration, summary: &mut String, details: 
     let compiled = outcomes.iter().filter(|o| o.result.is_ok()).count();
     let kernels: usize = outcomes.iter().filter_map(|o| o.result.as_ref().ok()).sum();
     let share = 100 * compiled / outcomes.len().max(1);
+    // A commit is a word; anything else is prose.
+    let revision = match checkout.revision.contains(' ') {
+        true => checkout.revision.clone(),
+        false => format!("`{}`", checkout.revision),
+    };
     let _ = writeln!(
         summary,
-        "| {} | `{}` | {} | {compiled} | {share}% | {kernels} |",
+        "| {} | {revision} | {} | {compiled} | {share}% | {kernels} |",
         project.name,
-        checkout.revision,
         outcomes.len()
     );
     let _ = write!(details, "\n## {}\n\n", project.name);
