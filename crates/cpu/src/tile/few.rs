@@ -2,12 +2,12 @@
 //! token. Such a product waits for memory, so its right operand is not packed; codes are decoded on the way into the
 //! multiplication.
 //!
-//! The left operand is packed once, in the order in which codes come out of a column's bytes: with AVX-512 split into one bf16
-//! term (`bfloat`) or two (`half`), with AVX2 as `f32`. Decoded codes are exact in both and every sum is `f32`, one for each 32 elements along K at least,
-//! multiplied by the block scale and added up in `f32`.
+//! The left operand is packed once, in the order in which codes come out of a column's bytes ([`super::few_left`]): as `f32`,
+//! or split into bf16 terms, one (`bfloat`) or two (`half`). Decoded codes are exact in both and every sum is `f32`. Block scales multiply the sums of
+//! 32 elements, or the decoded elements where several rows share them: they are powers of two.
 //!
-//! What these kernels cannot do exactly is left to the general ones, column by column: scale codes 0, 239 … 255 (a scaled
-//! element could be subnormal, infinite or NaN as `f32`), and infinite E5M2 elements beside a two-term left operand.
+//! What these kernels cannot do exactly is left to the general ones, column by column: scale codes that could make an element
+//! or a product subnormal, infinite or NaN ([`FewLeft::lowest_code`], 239 … 255), and infinite E5M2 elements beside second terms or in tiles.
 
 use anymetal_formats::ElementFormat;
 
