@@ -7,7 +7,7 @@
 //   buffer 2      transpose_sizes
 //
 // Both the reads and the writes of a SIMD-group are consecutive in memory. The tile in threadgroup memory has four bytes of padding
-// in each row, so that its columns, too, lie in different banks. Whole tiles go by four elements at a time, where those are aligned.
+// in each row, so that its columns, too, lie in different banks. One branch tells whole tiles from those at the edges.
 
 #include <metal_stdlib>
 
@@ -34,39 +34,23 @@ template <typename T>
     const uint columns = uint(size.columns);
     const uint row0 = group.y * tile_size;
     const uint column0 = group.x * tile_size;
-
-    const bool whole = row0 + tile_size <= rows && column0 + tile_size <= columns;
-    const bool aligned = ((rows | columns) % 4 | (ulong(x) | ulong(y)) % (4 * sizeof(T))) == 0;
-    if (whole && aligned) {
-        const uint index = thread_at.y * tile_size + thread_at.x;
-        const uint across = index % (tile_size / 4) * 4;
-        const uint down = index / (tile_size / 4);
-        device const T* from = x + (ulong(row0 + down) * columns + (column0 + across));
-        device T* to = y + (ulong(column0 + down) * rows + (row0 + across));
-#pragma unroll
-        for (uint r = 0; r < tile_size; r += 4 * rows_at_once) {
-            const vec<T, 4> four = *(device const vec<T, 4>*)(from + ulong(r) * columns);
-#pragma unroll
-            for (uint i = 0; i < 4; i++) {
-                tile[down + r][across + i] = four[i];
-            }
-        }
-        threadgroup_barrier(mem_flags::mem_threadgroup);
-#pragma unroll
-        for (uint c = 0; c < tile_size; c += 4 * rows_at_once) {
-            vec<T, 4> four;
-#pragma unroll
-            for (uint i = 0; i < 4; i++) {
-                four[i] = tile[across + i][down + c];
-            }
-            *(device vec<T, 4>*)(to + ulong(c) * rows) = four;
-        }
-        return;
-    }
     const uint across = thread_at.x;
     const uint down = thread_at.y;
     device const T* from = x + (ulong(row0 + down) * columns + (column0 + across));
     device T* to = y + (ulong(column0 + down) * rows + (row0 + across));
+
+    if (row0 + tile_size <= rows && column0 + tile_size <= columns) {
+#pragma unroll
+        for (uint r = 0; r < tile_size; r += rows_at_once) {
+            tile[down + r][across] = from[ulong(r) * columns];
+        }
+        threadgroup_barrier(mem_flags::mem_threadgroup);
+#pragma unroll
+        for (uint c = 0; c < tile_size; c += rows_at_once) {
+            to[ulong(c) * rows] = tile[across][down + c];
+        }
+        return;
+    }
     for (uint r = 0; r < tile_size; r += rows_at_once) {
         if (row0 + down + r < rows && column0 + across < columns) {
             tile[down + r][across] = from[ulong(r) * columns];
