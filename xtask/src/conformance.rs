@@ -223,6 +223,8 @@ How it is counted:
   macro, counts twice.
 - Headers (`.h`) are counted with the files that include them. Kernels that a project puts together at run time from headers (MLX's JIT) have no
   file of their own and are not counted.
+- Repositories, where a name does not say it: `EricLBuehler/mistral.rs`, `huggingface/kernels-community` (the gpt-oss kernels), `robertelee78/mlx-native`,
+  `LuckyIYI/MetalTensorOps`, `liuliu/example_matmul_metal4`.
 - `crates/runtime/tests/mlx.rs` runs three of MLX's kernels and compares them with f64.
 ";
 
