@@ -8,6 +8,7 @@ mod aggregate;
 pub mod api;
 mod assign;
 pub mod bind;
+mod builtins;
 pub mod call;
 mod cast;
 pub mod construct;
