@@ -4,7 +4,8 @@
 //   kernel name   nvfp4_{tile,cooperative,vector}_{f32,f16,bf16}
 //   tile          through threadgroup memory; grid threadgroups (ceil(N / 64), ceil(M / 32), 1), threads 128
 //   cooperative   straight into a cooperative input; grid threadgroups (ceil(N / 128), ceil(M / 16), 1), threads 128
-//   vector        one row of X at a time; grid threadgroups (ceil(N / 32), M, 1), threads 128 (or 32·S: ceil(N / 8·S))
+//   vector        one row of X at a time; grid threadgroups (ceil(N / 32), M, 1), threads 128 (or 32·S: ceil(N / 8·S));
+//                 X begins at a multiple of 16 elements of memory, W at one of 8 bytes
 //
 //   buffer 0, 1   X, W's elements (K / 2 bytes to a row, the even element in the low nibble)
 //   buffer 2, 3   W's scales (K / 16 to a row), Y

@@ -9,6 +9,9 @@ use anymetal_cpu::{BoundArgument, CpuKernel, CpuOptions, DispatchOptions, Launch
 
 const ROWS: usize = 3;
 
+/// What a row comes to, by the row and the vectors of its kernel.
+type Reference = fn(&[f64], &[Vec<f64>]) -> Vec<f64>;
+
 fn kernel(file: &str, name: &str) -> ir::Kernel {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../kernels");
     let options = CompileOptions {
@@ -58,7 +61,7 @@ fn check(
     threads: u32,
     vectors: usize,
     has_epsilon: bool,
-    reference: &dyn Fn(&[f64], &[Vec<f64>]) -> Vec<f64>,
+    reference: Reference,
 ) {
     let size = format.bits() / 8;
     let (bytes, x) = numbers(format, skip + ROWS * columns, 1);
@@ -141,8 +144,6 @@ fn layer_norm(x: &[f64], weights: &[Vec<f64>]) -> Vec<f64> {
     let scaled = x.iter().zip(&weights[0]).map(|(x, w)| (x - mean) * factor * w);
     scaled.zip(&weights[1]).map(|(x, b)| x + b).collect()
 }
-
-type Reference = fn(&[f64], &[Vec<f64>]) -> Vec<f64>;
 
 fn rows(file: &str, stem: &str, vectors: usize, has_epsilon: bool, reference: Reference) {
     for (suffix, format) in [
