@@ -9,14 +9,11 @@ use crate::{Result, bandwidth, measure, peak, report, report_peer};
 
 /// A kernel of `kernels/matmul.metal` on square matrices in tiles of 128 × 128.
 fn square(seconds: f64, device: &Device, kernel: &str, n: usize, [a, b, c]: [&Buffer; 3]) -> Result<Vec<Duration>> {
-    let tile = std::env::var("TILE")
-        .ok()
-        .and_then(|x| x.parse().ok())
-        .unwrap_or(if n < 1024 { 64 } else { 128 });
-    let pipeline = pipeline(device, "matmul.metal", &format!("matmul_{kernel}_{tile}x{tile}"))?;
+    const TILE: usize = 128;
+    let pipeline = pipeline(device, "matmul.metal", &format!("matmul_{kernel}_{TILE}x{TILE}"))?;
     let mut sizes = ints(&[n as i32; 6]);
     sizes.extend([0u8; 24]);
-    let groups = [n / tile, n / tile, 1];
+    let groups = [n / TILE, n / TILE, 1];
     time(seconds, device, &pipeline, &[a, b, c], (3, &sizes), groups, 128)
 }
 
