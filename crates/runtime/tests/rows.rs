@@ -52,7 +52,6 @@ fn numbers(format: ElementFormat, count: usize, seed: u64) -> (Vec<u8>, Vec<f64>
 }
 
 /// Runs a prepared kernel on rows; `skip` elements lie in front of the first.
-#[allow(clippy::too_many_arguments)]
 fn check(
     kernel: &Arc<CpuKernel>,
     format: ElementFormat,

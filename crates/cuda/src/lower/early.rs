@@ -59,21 +59,8 @@ impl Lower<'_> {
     fn beginning(&self, block: &Block, reads: &mut Vec<ArgumentId>) -> Beginning {
         for inst in &block.insts {
             match &inst.op {
-                Op::Const(_)
-                | Op::Builtin(_)
-                | Op::Unary { .. }
-                | Op::Binary { .. }
-                | Op::Ternary { .. }
-                | Op::Compare { .. }
-                | Op::Select { .. }
-                | Op::Convert { .. }
-                | Op::Bitcast { .. }
-                | Op::LocalGet(_)
-                | Op::LocalSet { .. }
-                | Op::ArgumentPointer(_)
-                | Op::ArgumentTensor(_)
-                | Op::PointerOffset { .. }
-                | Op::TensorQuery { .. } => {}
+                op if op.is_pure() => {}
+                Op::LocalGet(_) | Op::LocalSet { .. } | Op::TensorQuery { .. } => {}
                 Op::Load { pointer, .. } if self.reads_early(*pointer, reads) => {}
                 Op::Scope { body } => match self.beginning(body, reads) {
                     Beginning::Free => {}

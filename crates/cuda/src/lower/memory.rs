@@ -421,7 +421,6 @@ impl Lower<'_> {
 
     /// Loads consecutive scalars (or pointers), in accesses as wide as the alignment allows. With a guard, lanes for which it is
     /// false get zeros.
-    #[allow(clippy::too_many_arguments)]
     pub fn load_from(
         &mut self,
         space: AddressSpace,

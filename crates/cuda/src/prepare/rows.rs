@@ -256,7 +256,6 @@ impl Pass<'_> {
     }
 
     /// Loops of several vectors and of one, which begin where the row is aligned.
-    #[allow(clippy::too_many_arguments)]
     fn vector_loops(
         &mut self,
         inst: &Inst,

@@ -132,7 +132,6 @@ impl<'k> Lower<'k> {
         }
     }
 
-    #[allow(clippy::too_many_arguments)]
     fn dynamic_valid(
         &mut self,
         tile: &Tile,

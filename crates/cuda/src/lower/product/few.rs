@@ -335,7 +335,6 @@ impl Lower<'_> {
     }
 
     /// A SIMD-group's part of the sums of `8 · row_blocks` rows, into shared memory.
-    #[allow(clippy::too_many_arguments)]
     fn few_sums(
         &mut self,
         cut: &Cut,
@@ -432,7 +431,6 @@ impl Lower<'_> {
     }
 
     /// Multiplies a window.
-    #[allow(clippy::too_many_arguments)]
     fn few_multiply(
         &mut self,
         cut: &Cut,

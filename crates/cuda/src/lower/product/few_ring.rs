@@ -23,7 +23,6 @@ pub(super) struct Cursor {
 
 impl Lower<'_> {
     /// Where a lane copies from and to.
-    #[allow(clippy::too_many_arguments)]
     pub(super) fn few_cursor(
         &mut self,
         cut: &Cut,
