@@ -32,6 +32,42 @@ fn kernel(name: &str, rest: &[&str]) -> String {
     refused(&folder, 1, &words)
 }
 
+/// `kernel ptx` of the kernel `add` for threadgroups of a size.
+fn ptx(threadgroup: &str) -> Output {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/bad_input");
+    let words = [
+        "kernel",
+        "ptx",
+        "kernels.metal",
+        "--kernel",
+        "add",
+        "--arch",
+        "sm_90a",
+        "--threadgroup",
+    ];
+    anymetal(&folder, &[&words[..], &[threadgroup]].concat())
+}
+
+#[test]
+fn ptx_for_a_threadgroup() {
+    let text = |size| String::from_utf8(ptx(size).stdout).expect("PTX is text");
+    assert!(text("64,2").contains(".visible .entry"));
+    assert_ne!(text("64,2"), text("32,4"), "the size is a part of the code");
+    for (size, error) in [
+        ("64,4,0", "--threadgroup 64,4,0: a threadgroup has 1 to 1024 threads"),
+        (
+            "4000,4000,4000",
+            "--threadgroup 4000,4000,4000: a threadgroup has 1 to 1024 threads",
+        ),
+        ("1,1,1,1", "--threadgroup takes up to three numbers"),
+    ] {
+        let output = ptx(size);
+        assert_eq!((output.status.code(), output.stdout.len()), (Some(1), 0), "{size}");
+        let message = String::from_utf8(output.stderr).expect("messages are text");
+        assert_eq!(message.trim_end(), format!("error: {error}"));
+    }
+}
+
 const FLOATS: [&str; 4] = ["--arg", "0: buffer float[4] = iota", "--arg", "1: buffer float[4]"];
 
 fn add(rest: &[&str]) -> String {

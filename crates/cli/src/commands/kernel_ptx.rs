@@ -65,6 +65,13 @@ pub fn run(options: &Options, mut compile: CompileOptions) -> Outcome {
         [x, y, z] => Some([x, y, z]),
         _ => return Err("--threadgroup takes up to three numbers".into()),
     };
+    if let Some(shape) = shape {
+        let threads = shape.iter().try_fold(1u32, |all, &n| all.checked_mul(n));
+        if !threads.is_some_and(|threads| (1..=1024).contains(&threads)) {
+            let [x, y, z] = shape;
+            return Err(format!("--threadgroup {x},{y},{z}: a threadgroup has 1 to 1024 threads").into());
+        }
+    }
     let ptx_options = PtxOptions {
         target: options.arch,
         checked: options.checked,
