@@ -69,7 +69,9 @@ pub fn run(options: &Options, mut compile: CompileOptions) -> Outcome {
         let threads = shape.iter().try_fold(1u32, |all, &n| all.checked_mul(n));
         if !threads.is_some_and(|threads| (1..=1024).contains(&threads)) {
             let [x, y, z] = shape;
-            return Err(format!("--threadgroup {x},{y},{z}: a threadgroup has 1 to 1024 threads"));
+            return Err(format!(
+                "--threadgroup {x},{y},{z}: a threadgroup has 1 to 1024 threads"
+            ));
         }
     }
     let ptx_options = PtxOptions {
