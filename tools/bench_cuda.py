@@ -1,6 +1,6 @@
 """Our kernels on a GPU beside PyTorch's, in one run, as ratios.
 
-    python tools/bench_cuda.py PROGRAM [--only NAME[,NAME]] [--shape TEXT] [--seconds 0.3] [--rounds 2] [--json]
+    python tools/bench_cuda.py PROGRAM [--only NAME[,NAME]] [--shape TEXT] [--seconds 0.3] [--rounds 2] [--checked] [--json]
 
 PROGRAM is the built `anymetal-bench`; run from the root of the repository. Names: those of `anymetal-bench --device cuda`.
 
@@ -8,7 +8,8 @@ Method: for each group of measurements our process and the peers run in turn (ou
 this one). Both sides repeat the same work after a warm-up, on random data, and are timed by events of the device: no host time counts. A number is the
 lowest median of the rounds; a ratio is the peer's time over ours: above 1 ours is faster. Peers: torch.matmul (cuBLAS) for products, torch._scaled_mm for fp8,
 torch.matmul in bfloat16 of the same shape beside products of quantised weights, SDPA's flash and cuDNN kernels for attention, a device-to-device copy of as many bytes as
-the kernel reads and writes for everything that is bound by memory.
+the kernel reads and writes for everything that is bound by memory. With --checked our kernels that check every access are one more peer: their ratio
+is what checking costs.
 """
 
 from __future__ import annotations
@@ -134,9 +135,9 @@ def transpose(seconds: float, keep: Callable[[str, str, str, float], None]) -> N
     keep("transpose_f32", "16384x16384", "copy", copy_of(1 << 30, seconds))
 
 
-def ours(program: str, name: str, seconds: float, shape: str) -> Results:
+def ours(program: str, name: str, seconds: float, shape: str, *more: str) -> Results:
     """What our process prints for a group."""
-    command = [program, "--device", "cuda", "--only", name, "--seconds", str(seconds), "--shape", shape]
+    command = [program, "--device", "cuda", "--only", name, "--seconds", str(seconds), "--shape", shape, *more]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         print(f"{name}: {done.stderr.strip()[-400:]}", flush=True)
@@ -151,6 +152,7 @@ def main() -> int:
     parser.add_argument("--shape", default="")
     parser.add_argument("--seconds", type=float, default=0.3)
     parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--checked", action="store_true")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     print(torch.cuda.get_device_name(), "torch", torch.__version__, flush=True)
@@ -167,6 +169,9 @@ def main() -> int:
         for _ in range(options.rounds):
             for key, value in ours(options.program, name, options.seconds, options.shape).items():
                 best[key] = min(value, best.get(key, value))
+            if options.checked:
+                for (name_, shape, _), value in ours(options.program, name, options.seconds, options.shape, "--checked").items():
+                    keep(name_, shape, "ours, checked", value)
             globals()[name](options.seconds, keep)
             torch.cuda.empty_cache()
         for (name_, shape, _), time_ in best.items():

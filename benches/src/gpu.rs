@@ -5,10 +5,10 @@
 
 use std::time::{Duration, Instant};
 
-use anymetal::{Buffer, CommandEncoder, Device, ElementFormat, Pipeline, Size};
+use anymetal::{Buffer, CommandEncoder, Device, ElementFormat, ExecutionOptions, FunctionConstants, Pipeline, Size};
 
-use crate::kernels::{ints, library, pipeline};
-use crate::{Result, random};
+use crate::kernels::{ints, library};
+use crate::{Options, Result, random};
 
 /// What `--device cuda` measures.
 pub const NAMES: [&str; 9] = [
@@ -54,8 +54,8 @@ impl Work<'_> {
 }
 
 /// Measures the named groups.
-pub fn run(device: &Device, names: &[String], seconds: f64, shape: &str) -> Result<()> {
-    let bench = Bench { device, seconds, shape };
+pub fn run(device: &Device, names: &[String], options: &Options) -> Result<()> {
+    let bench = Bench { device, options };
     for name in names {
         match name.as_str() {
             "matmul" => bench.matmul()?,
@@ -75,14 +75,19 @@ pub fn run(device: &Device, names: &[String], seconds: f64, shape: &str) -> Resu
 
 struct Bench<'a> {
     device: &'a Device,
-    seconds: f64,
-    shape: &'a str,
+    options: &'a Options,
 }
 
 impl Bench<'_> {
+    /// A kernel of a file of `kernels/`, its accesses checked if the options say so.
+    fn pipeline(&self, file: &str, kernel: &str) -> Result<Pipeline> {
+        let options = ExecutionOptions::new().with_checked(self.options.checked);
+        Ok(library(self.device, file)?.pipeline_with(kernel, &FunctionConstants::new(), &options)?)
+    }
+
     /// Replays the works until the seconds are over and prints the time of one.
     fn report(&self, name: &str, shape: &str, works: &[Work<'_>]) -> Result<()> {
-        if !format!("{name} {shape}").contains(self.shape) {
+        if !format!("{name} {shape}").contains(&self.options.shape) {
             return Ok(());
         }
         let mut encoder = self.device.new_queue().encoder();
@@ -95,7 +100,7 @@ impl Bench<'_> {
         }
         let start = Instant::now();
         let mut times: Vec<Duration> = Vec::new();
-        while times.len() < 5 || start.elapsed().as_secs_f64() < self.seconds {
+        while times.len() < 5 || start.elapsed().as_secs_f64() < self.options.seconds {
             times.push(graph.run()?.time() / works.len() as u32);
         }
         times.sort();
@@ -132,7 +137,7 @@ impl Bench<'_> {
         for n in [4096usize, 8192] {
             for (name, format) in [("bf16", ElementFormat::BF16), ("f16", ElementFormat::F16)] {
                 for form in ["nt", "nn"] {
-                    let kernel = pipeline(self.device, "matmul.metal", &format!("matmul_{name}_{form}_128x256"))?;
+                    let kernel = self.pipeline("matmul.metal", &format!("matmul_{name}_{form}_128x256"))?;
                     let [a, b] = [1, 2].map(|seed| self.filled(format, n * n, seed));
                     let (a, b, c) = (a?, b?, self.device.new_buffer(n * n * 2)?);
                     let mut bytes = ints(&[n as i32; 6]);
@@ -153,7 +158,7 @@ impl Bench<'_> {
     }
 
     fn fp8(&self) -> Result<()> {
-        let kernel = pipeline(self.device, "fp8_matmul.metal", "fp8_matmul_f16_128x192")?;
+        let kernel = self.pipeline("fp8_matmul.metal", "fp8_matmul_f16_128x192")?;
         for n in [4096usize, 8192] {
             let [a, b] = [1, 2].map(|seed| self.filled(ElementFormat::Fp8E4M3, n * n, seed));
             let (a, b, c) = (a?, b?, self.device.new_buffer(n * n * 2)?);
@@ -172,7 +177,7 @@ impl Bench<'_> {
 
     fn mxfp8(&self) -> Result<()> {
         let n = 8192usize;
-        let kernel = pipeline(self.device, "mxfp8_matmul.metal", "mxfp8_matmul_inline_f32_128x256")?;
+        let kernel = self.pipeline("mxfp8_matmul.metal", "mxfp8_matmul_inline_f32_128x256")?;
         let [a, b] = [1, 2].map(|seed| self.filled(ElementFormat::Fp8E4M3, n * n, seed));
         let (a, b, scales) = (a?, b?, self.scales(n * n / 32)?);
         let c = self.device.new_buffer(n * n * 4)?;
@@ -206,7 +211,7 @@ impl Bench<'_> {
             for rows in [1usize, 8, 16] {
                 let columns = if format.bits() == 8 && rows > 8 { 64 } else { 32 };
                 let kernel = format!("quantised_linear_{name}_f16_{columns}");
-                let kernel = pipeline(self.device, "quantised_linear.metal", &kernel)?;
+                let kernel = self.pipeline("quantised_linear.metal", &kernel)?;
                 let works: Vec<Work<'_>> = (0..matrices)
                     .map(|matrix| Work {
                         pipeline: &kernel,
@@ -240,7 +245,7 @@ impl Bench<'_> {
             ("mxfp8", ElementFormat::Fp8E4M3),
         ] {
             let kernel = format!("quantised_linear_{name}_f16_128x256");
-            let kernel = pipeline(self.device, "quantised_linear.metal", &kernel)?;
+            let kernel = self.pipeline("quantised_linear.metal", &kernel)?;
             let weights = self.filled(format, N * N, 2)?;
             let work = Work {
                 pipeline: &kernel,
@@ -257,7 +262,6 @@ impl Bench<'_> {
 
     fn attention(&self) -> Result<()> {
         const HEADS: usize = 16;
-        let library = library(self.device, "flash_attention.metal")?;
         for dim in [64usize, 128] {
             for length in [1024usize, 4096, 16384] {
                 // The same work for each length: 16 k tokens in all.
@@ -266,7 +270,10 @@ impl Bench<'_> {
                 let [q, k, v] = [1, 2, 3].map(|seed| self.filled(ElementFormat::BF16, count, seed));
                 let (q, k, v, o) = (q?, k?, v?, self.device.new_buffer(count * 2)?);
                 for causal in ["", "_causal"] {
-                    let kernel = library.pipeline(&format!("flash_attention_bf16_d{dim}{causal}_x8"))?;
+                    let kernel = self.pipeline(
+                        "flash_attention.metal",
+                        &format!("flash_attention_bf16_d{dim}{causal}_x8"),
+                    )?;
                     let mut bytes = ints(&[length as i32, length as i32, HEADS as i32, HEADS as i32, 0]);
                     bytes.extend((1.0 / (dim as f32).sqrt()).to_le_bytes());
                     bytes.extend([0u8; 12]);
@@ -293,7 +300,7 @@ impl Bench<'_> {
             ("gelu_tanh_f32", ElementFormat::F32, 4),
             ("gelu_bf16", ElementFormat::BF16, 2),
         ] {
-            let kernel = pipeline(self.device, "gelu.metal", name)?;
+            let kernel = self.pipeline("gelu.metal", name)?;
             let count = (1usize << 30) / size;
             let x = self.filled(format, count, 1)?;
             let y = self.device.new_buffer(count * size)?;
@@ -341,7 +348,7 @@ impl Bench<'_> {
                 ),
             ] {
                 let name = format!("{name}_{type_name}");
-                let kernel = pipeline(self.device, file, &name)?;
+                let kernel = self.pipeline(file, &name)?;
                 let work = Work {
                     pipeline: &kernel,
                     buffers,
@@ -358,7 +365,7 @@ impl Bench<'_> {
 
     fn transpose(&self) -> Result<()> {
         const N: usize = 16384;
-        let kernel = pipeline(self.device, "transpose.metal", "transpose_f32")?;
+        let kernel = self.pipeline("transpose.metal", "transpose_f32")?;
         let x = self.filled(ElementFormat::F32, N * N, 1)?;
         let y = self.device.new_buffer(N * N * 4)?;
         let work = Work {

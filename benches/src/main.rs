@@ -1,11 +1,11 @@
 //! Our side of `cargo xtask bench`: times the kernels of `kernels/` and MiniLM, and prints one JSON object a line.
 //!
 //! ```text
-//! anymetal-bench [--only NAME[,NAME]] [--shape TEXT] [--minilm FOLDER] [--seconds S] [--device cuda]
+//! anymetal-bench [--only NAME[,NAME]] [--shape TEXT] [--minilm FOLDER] [--seconds S] [--device cuda [--checked]]
 //! ```
 //! `--shape` keeps the measurements of attention and of weights decoded in kernels whose name and shape (as in
 //! "attention_f32 8x1024x64") contain the text; on a GPU it does so for all. `--device cuda` measures other sizes, in device time: see
-//! `gpu.rs`.
+//! `gpu.rs`; with `--checked` every access of the kernels is checked there, as it always is on the CPU.
 //! Keys: name, shape, peer (null: ours), unit ("ms"), min, median, runs, path. The names are those of
 //! `tools/bench_peers.py`, whose method this repeats: two calls to warm up, then at least three and until the seconds are
 //! over. Data is random; run from the root of the repository.
@@ -31,6 +31,7 @@ struct Options {
     shape: String,
     minilm: Option<PathBuf>,
     seconds: f64,
+    checked: bool,
 }
 
 const NAMES: [&str; 11] = [
@@ -57,9 +58,14 @@ fn parse() -> Result<Options> {
         shape: String::new(),
         minilm: None,
         seconds: 3.0,
+        checked: false,
     };
     let mut words = std::env::args().skip(1);
     while let Some(word) = words.next() {
+        if word == "--checked" {
+            options.checked = true;
+            continue;
+        }
         let value = words.next().ok_or_else(|| format!("{word} needs a value"))?;
         match word.as_str() {
             "--device" => options.device = value,
@@ -88,7 +94,7 @@ fn run(options: &Options) -> Result<()> {
     if options.device != "cpu" {
         let device = anymetal::Device::by_name(&options.device)?;
         let names = options.only.clone().unwrap_or_else(|| all(&gpu::NAMES));
-        return gpu::run(&device, &names, options.seconds, &options.shape);
+        return gpu::run(&device, &names, options);
     }
     for name in &options.only.clone().unwrap_or_else(|| all(&NAMES)) {
         match name.as_str() {
