@@ -3,6 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use anymetal_ir::{Kernel, Op};
+
 use crate::abi::ParameterBlock;
 
 /// A chip that PTX is made for (`.target`).
@@ -112,6 +114,61 @@ impl PtxOptions {
     pub fn thread_class(threads: u32) -> u32 {
         let class = THREAD_CLASSES.into_iter().find(|&class| threads <= class);
         class.unwrap_or(THREAD_CLASSES[THREAD_CLASSES.len() - 1])
+    }
+
+    /// Threads of a threadgroup that a kernel's source states: by an operation of all SIMD-groups, or as the most that there may be.
+    pub fn stated_threads(kernel: &Kernel) -> Option<u32> {
+        let required = kernel.required_simdgroups.iter().map(|&(groups, _)| groups);
+        let required = required.min().map(|groups| groups.saturating_mul(32));
+        required.or(kernel.max_threads)
+    }
+
+    /// For a kernel of which nothing is known but its source.
+    pub fn of_kernel(kernel: &Kernel) -> Self {
+        PtxOptions {
+            threads: PtxOptions::thread_class(PtxOptions::stated_threads(kernel).unwrap_or(0)),
+            ..PtxOptions::default()
+        }
+    }
+
+    /// As a launch of a kernel has it: its threads in all, and the size of a threadgroup.
+    pub fn of_launch(kernel: &Kernel, threads: [u32; 3], threadgroup: [u32; 3]) -> Self {
+        let gains = Gains::of(kernel);
+        PtxOptions::default().with_launch(gains, threads, threadgroup)
+    }
+
+    pub(crate) fn with_launch(self, gains: Gains, threads: [u32; 3], threadgroup: [u32; 3]) -> Self {
+        let divides = (0..3).all(|d| threads[d].is_multiple_of(threadgroup[d].max(1)));
+        let count = threadgroup.iter().fold(1u32, |all, &n| all.saturating_mul(n));
+        let whole = gains.whole && divides && count > 0 && count.is_multiple_of(128);
+        PtxOptions {
+            threads: if whole { count } else { PtxOptions::thread_class(count) },
+            whole,
+            shape: (gains.shape && divides && count.is_multiple_of(32)).then_some(threadgroup),
+            ..self
+        }
+    }
+}
+
+/// What a kernel gains from knowing of its launches.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Gains {
+    /// That all threadgroups are whole: SIMD-groups multiply, which whole threadgroups can share.
+    pub whole: bool,
+    /// The size of a threadgroup: it asks for it.
+    pub shape: bool,
+}
+
+impl Gains {
+    pub fn of(kernel: &Kernel) -> Self {
+        let mut whole = false;
+        kernel
+            .body
+            .for_each_inst(&mut |inst| whole |= matches!(inst.op, Op::Matmul { simdgroups: 1, .. }));
+        Gains {
+            whole,
+            shape: crate::prepare::asks_for_sizes(kernel),
+        }
     }
 }
 

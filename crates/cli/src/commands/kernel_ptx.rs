@@ -29,9 +29,9 @@ pub struct Options {
     /// Layout compatibility queries answer false
     #[arg(long)]
     force_incompatible: bool,
-    /// Threads of the threadgroups that it is for: fewer leave more registers for each
-    #[arg(long, default_value_t = 256)]
-    threads: u32,
+    /// Threads of the threadgroups that it is for: fewer leave more registers for each. Else those of `--threadgroup`, or what the kernel states, or 256
+    #[arg(long)]
+    threads: Option<u32>,
     /// Every threadgroup of the launch is whole
     #[arg(long)]
     whole: bool,
@@ -74,15 +74,18 @@ pub fn run(options: &Options, mut compile: CompileOptions) -> Outcome {
             ));
         }
     }
+    let of_shape = shape.map(|shape| shape.iter().product());
+    let threads = options.threads.or(of_shape).or(PtxOptions::stated_threads(&kernel));
+    let threads = threads.unwrap_or(PtxOptions::thread_class(0));
     let ptx_options = PtxOptions {
         target: options.arch,
         checked: options.checked,
         force_incompatible: options.force_incompatible,
         unaliased: !options.aliased,
         threads: if options.whole {
-            options.threads
+            threads
         } else {
-            PtxOptions::thread_class(options.threads)
+            PtxOptions::thread_class(threads)
         },
         whole: options.whole,
         shape,

@@ -109,7 +109,13 @@ pub fn run(options: &Options) -> Outcome {
         .iter()
         .map(|kernel| Wanted::of_model(kernel.ir()))
         .collect();
-    assemble::check(&kernels, Vec::new(), &options.ptx, options.ptxas.as_deref(), false)
+    let plan = assemble::Plan {
+        targets: &options.ptx,
+        ptxas: options.ptxas.as_deref(),
+        no_spills: false,
+        verbose: false,
+    };
+    assemble::check(&kernels, Vec::new(), &plan)
 }
 
 /// The function that is named, `main`, or the only one.

@@ -51,6 +51,9 @@ pub struct Options {
     /// Assemble that PTX with this program, and report what it says
     #[arg(long, value_name = "PROGRAM", requires = "ptx")]
     ptxas: Option<PathBuf>,
+    /// Fail where it says that registers are spilled, that there is a stack, or that tensor products wait for each other
+    #[arg(long, requires = "ptxas")]
+    no_spills: bool,
     /// A process that runs the files on its standard input
     #[arg(long, hide = true)]
     worker: bool,
@@ -80,10 +83,13 @@ pub fn run(options: &Options) -> Outcome {
     if !options.ptx.is_empty() {
         return assemble::run(
             &files,
-            &options.ptx,
-            options.ptxas.as_deref(),
+            &assemble::Plan {
+                targets: &options.ptx,
+                ptxas: options.ptxas.as_deref(),
+                no_spills: options.no_spills,
+                verbose: options.verbose,
+            },
             &execution,
-            options.verbose,
         );
     }
     let device = Device::by_name(&options.device).map_err(text)?;

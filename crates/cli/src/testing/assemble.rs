@@ -33,6 +33,13 @@ struct Assembled {
     registers: u32,
 }
 
+impl Assembled {
+    /// It keeps in memory what it has no registers for, or waits where products could overlap.
+    fn is_short_of_registers(&self) -> bool {
+        self.stack > 0 || self.spills > 0 || !self.advisories.is_empty()
+    }
+}
+
 /// A kernel to compile: what messages call it, and how it is compiled but for the chip.
 pub struct Wanted {
     name: String,
@@ -41,27 +48,30 @@ pub struct Wanted {
 }
 
 impl Wanted {
-    /// A kernel of a model, for threadgroups of the usual size.
+    /// A kernel of a model, for threadgroups as its source states them.
     pub fn of_model(kernel: &Arc<Kernel>) -> Self {
         Wanted {
             name: format!("`{}`", kernel.name),
             kernel: kernel.clone(),
-            options: PtxOptions {
-                threads: PtxOptions::thread_class(0),
-                ..PtxOptions::default()
-            },
+            options: PtxOptions::of_kernel(kernel),
         }
     }
 }
 
+/// What is done with the PTX.
+pub struct Plan<'a> {
+    /// The chips that it is made for.
+    pub targets: &'a [Target],
+    /// The assembler.
+    pub ptxas: Option<&'a Path>,
+    /// Spilled registers, a stack and advisories are failures.
+    pub no_spills: bool,
+    /// Print registers, stack and spills of each.
+    pub verbose: bool,
+}
+
 /// Compiles and assembles the kernels of files; false if something failed.
-pub fn run(
-    files: &[PathBuf],
-    targets: &[Target],
-    ptxas: Option<&Path>,
-    execution: &ExecutionOptions,
-    verbose: bool,
-) -> Result<bool, String> {
+pub fn run(files: &[PathBuf], plan: &Plan<'_>, execution: &ExecutionOptions) -> Result<bool, String> {
     let (mut wanted, mut failures, mut skipped) = (Vec::new(), Vec::new(), BTreeMap::<String, usize>::new());
     for file in files {
         for (label, outcome) in kernels(file, execution)? {
@@ -83,22 +93,16 @@ pub fn run(
     for (why, count) in &skipped {
         println!("skipped {count}: {why}");
     }
-    check(&wanted, failures, targets, ptxas, verbose)
+    check(&wanted, failures, plan)
 }
 
 /// Compiles kernels for every chip, assembles each different text once, and says what failed, after what failed before.
-pub fn check(
-    wanted: &[Wanted],
-    mut failures: Vec<String>,
-    targets: &[Target],
-    ptxas: Option<&Path>,
-    verbose: bool,
-) -> Result<bool, String> {
+pub fn check(wanted: &[Wanted], mut failures: Vec<String>, plan: &Plan<'_>) -> Result<bool, String> {
     let mut pieces: Vec<Piece> = Vec::new();
     let mut known: HashMap<String, usize> = HashMap::new();
     let mut compiled = 0usize;
     for Wanted { name, kernel, options } in wanted {
-        for &target in targets {
+        for &target in plan.targets {
             let options = PtxOptions {
                 target,
                 ..options.clone()
@@ -123,13 +127,24 @@ pub fn check(
         }
     }
     let mut words = format!("PTX: {compiled} kernels compiled, {} of them different", pieces.len());
-    if let Some(program) = ptxas {
+    if let Some(program) = plan.ptxas {
         let results = assemble_all(program, &pieces)?;
         for (piece, result) in pieces.iter().zip(&results) {
             let user = piece.users.first().map_or("", String::as_str);
             if let Some(error) = &result.error {
                 failures.push(format!("{user} {}: {error}", piece.target));
-            } else if verbose {
+                continue;
+            }
+            if plan.no_spills && result.is_short_of_registers() {
+                failures.push(format!(
+                    "{user} {}: {} bytes of stack, {} bytes spilled {}",
+                    piece.target,
+                    result.stack,
+                    result.spills,
+                    result.advisories.join(" ")
+                ));
+            }
+            if plan.verbose {
                 println!(
                     "{user} {}: {} registers, {} bytes of stack, {} bytes spilled {}",
                     piece.target,
@@ -187,22 +202,24 @@ fn kernels(path: &Path, execution: &ExecutionOptions) -> Result<Vec<(String, Fou
                 )]);
             }
         };
-        let all = library.kernel_names().into_iter().map(|kernel| {
-            let found = match library.kernel(&kernel, &FunctionConstants::new()) {
-                Ok(ir) => {
-                    // What our kernels are dispatched with.
-                    let threads = PtxOptions::thread_class(0);
-                    let options = PtxOptions {
-                        threads,
-                        ..PtxOptions::default()
-                    };
-                    Found::Kernel(Box::new(ir), options)
+        let mut all = Vec::new();
+        for name in library.kernel_names() {
+            match library.kernel(&name, &FunctionConstants::new()) {
+                Ok(kernel) => {
+                    let options = PtxOptions::of_kernel(&kernel);
+                    // As whole threadgroups of what it states would run it, if that is something else.
+                    let threads = PtxOptions::stated_threads(&kernel).map(|threads| [threads, 1, 1]);
+                    let whole = threads.map(|threads| PtxOptions::of_launch(&kernel, threads, threads));
+                    if let Some(whole) = whole.filter(|options| options.whole) {
+                        let kernel = Box::new(kernel.clone());
+                        all.push((format!("{name}, whole threadgroups"), Found::Kernel(kernel, whole)));
+                    }
+                    all.push((name, Found::Kernel(Box::new(kernel), options)));
                 }
-                Err(error) => Found::Failed(first_line(&error.to_string())),
-            };
-            (kernel, found)
-        });
-        return Ok(all.collect());
+                Err(error) => all.push((name, Found::Failed(first_line(&error.to_string())))),
+            }
+        }
+        return Ok(all);
     };
     let each = parsed.runs.iter().map(|run| {
         let found = of_run(&device, run, (&source, &name, folder), execution).unwrap_or_else(Found::Failed);
@@ -244,13 +261,21 @@ fn of_run(
     let kernel = library
         .kernel(&kernel, &function_constants(&run.constants)?)
         .map_err(text)?;
-    let threads = run.threads.unwrap_or([32, 1, 1]).iter().product::<usize>() as u32;
+    let threadgroup = run.threads.unwrap_or([32, 1, 1]);
+    let (grid, exact) = run.grid.unwrap_or(([1; 3], false));
+    let threads = [0, 1, 2].map(|d| {
+        if exact {
+            grid[d]
+        } else {
+            grid[d].saturating_mul(threadgroup[d])
+        }
+    });
+    let number = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
     let options = PtxOptions {
         checked: execution.checked || run.fault.is_some(),
         force_incompatible: execution.force_incompatible,
         static_overhang_zero: execution.static_overhang_zero,
-        threads: PtxOptions::thread_class(threads),
-        ..PtxOptions::default()
+        ..PtxOptions::of_launch(&kernel, threads.map(number), threadgroup.map(number))
     };
     Ok(Found::Kernel(Box::new(kernel), options))
 }

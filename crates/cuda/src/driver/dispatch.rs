@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, OnceLock};
 
+use anymetal_ir::Kernel;
 use anymetal_ir::fault::Fault;
-use anymetal_ir::{Kernel, Op};
 
 use crate::abi::{FaultRecord, ParameterBlock};
 use crate::driver::cache::Cache;
@@ -20,6 +20,7 @@ use crate::driver::parameters::{
     BoundArgument, BoundTensor, Extras, Launch, aliased, block, handle_table, has_values, memory_of, needs_handles,
     place_threadgroup, written,
 };
+use crate::options::Gains;
 use crate::{CompileError, PtxModule, PtxOptions, Target};
 
 /// Bytes between the fault records of a list of dispatches.
@@ -148,10 +149,8 @@ pub struct CudaKernel {
     context: Arc<Context>,
     options: CudaOptions,
     needs_handles: bool,
-    /// It has products of SIMD-groups, which whole threadgroups can share.
-    exact: bool,
-    /// Its code depends on the size of a threadgroup.
-    sized: bool,
+    /// What its code depends on.
+    gains: Gains,
     /// PTX by what it is made for; each made when it is first needed.
     variants: Mutex<HashMap<Purpose, Result<Arc<Variant>, CompileError>>>,
     /// What ran last.
@@ -185,32 +184,17 @@ impl Purpose {
         }
     }
 
-    /// Of a launch. `exact` says that the kernel gains from knowing that all threadgroups are whole.
-    fn of(launch: &Launch, unaliased: bool, values: bool, exact: bool, sized: bool) -> Self {
-        let threads = launch.threads_of_group();
-        let divides = (0..3).all(|d| launch.threads[d].is_multiple_of(launch.threadgroup[d].max(1)));
-        let whole = exact && divides && threads > 0 && threads.is_multiple_of(128);
+    /// Of a launch.
+    fn of(launch: &Launch, unaliased: bool, values: bool, gains: Gains) -> Self {
+        let options = PtxOptions::default().with_launch(gains, launch.threads, launch.threadgroup);
         Purpose {
             unaliased,
             values,
-            threads: if whole {
-                threads
-            } else {
-                PtxOptions::thread_class(threads)
-            },
-            whole,
-            shape: (sized && divides && threads.is_multiple_of(32)).then_some(launch.threadgroup),
+            threads: options.threads,
+            whole: options.whole,
+            shape: options.shape,
         }
     }
-}
-
-/// True if a SIMD-group multiplies for itself somewhere.
-fn has_simdgroup_products(kernel: &Kernel) -> bool {
-    let mut found = false;
-    kernel
-        .body
-        .for_each_inst(&mut |inst| found |= matches!(inst.op, Op::Matmul { simdgroups: 1, .. }));
-    found
 }
 
 struct Variant {
@@ -242,8 +226,7 @@ impl CudaKernel {
     ) -> Result<CudaKernel, CompileError> {
         let compiled = CudaKernel {
             needs_handles: needs_handles(&kernel),
-            exact: has_simdgroup_products(&kernel),
-            sized: crate::prepare::asks_for_sizes(&kernel),
+            gains: Gains::of(&kernel),
             kernel,
             context: context.clone(),
             options: *options,
@@ -334,7 +317,7 @@ impl CudaKernel {
         };
         let overlap = aliased(&self.kernel, bound, handles);
         let values = has_values(&self.kernel, &ParameterBlock::of(&self.kernel), bound);
-        let purpose = Purpose::of(launch, !overlap, values, self.exact, self.sized);
+        let purpose = Purpose::of(launch, !overlap, values, self.gains);
         let variant = self.variant(purpose)?;
         let module = &variant.module;
         let coarse_shift = launch.coarse_shift(module.coarse_shift);

@@ -493,6 +493,9 @@ impl<'k> Lower<'k> {
             if exact { "reqntid" } else { "maxntid" },
             threads.next_multiple_of(32) + self.hidden_threads,
             match self.min_blocks {
+                0 if self.staging_bytes == 0 && (exact && required.is_some() || self.needs_registers(exact)) => {
+                    ".minnctapersm 1\n".to_string()
+                }
                 0 => String::new(),
                 blocks => format!(".minnctapersm {blocks}\n"),
             },
@@ -532,6 +535,12 @@ impl<'k> Lower<'k> {
             waits: self.waits,
             early_reads: self.early_reads,
         })
+    }
+
+    /// Has so many registers of tiles that the assembler, which likes to have several threadgroups beside each other, would spill to get there. It
+    /// does so sooner where it does not know how many threads there are.
+    fn needs_registers(&self, exact: bool) -> bool {
+        self.has_many_tile_registers() || !exact && self.tile_registers_in_all() >= 96
     }
 
     /// Bytes of the kernel's own threadgroup objects.

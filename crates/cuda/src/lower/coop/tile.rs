@@ -205,6 +205,16 @@ impl Lower<'_> {
         self.coops.registers[id.index()].clone()
     }
 
+    /// Registers of all tiles of the kernel.
+    pub fn tile_registers_in_all(&self) -> usize {
+        self.coops.registers.iter().map(Vec::len).sum()
+    }
+
+    /// So many that a thread needs nearly all that there are, wherever the tiles are used.
+    pub fn has_many_tile_registers(&self) -> bool {
+        self.tile_registers_in_all() >= 320
+    }
+
     /// Computes this lane's first row and column in a tile, with its SIMD-group's band.
     pub fn lane_place(&mut self, tile: &Tile) -> LanePlace {
         let geometry = self.geometry;

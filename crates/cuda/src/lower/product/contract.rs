@@ -1,4 +1,8 @@
 //! The loop over K.
+//!
+//! What is read when decides how many registers a product takes beside its sums. Fused multiply-adds use a line's words as soon as they are there, since every lane
+//! reads all lines; tensor cores take a window's words together. A loop that cannot use wide loads is a real one, also where an
+//! operand is in registers, which then go round: unrolled, its addresses alone would take more registers than there are.
 
 use super::emit::{Word, both, branch_if, branch_unless, def};
 use super::fragments::Fragments;
@@ -15,6 +19,67 @@ pub(super) enum Side {
     Memory(Box<Lines>),
     /// In registers, for all of K.
     Registers(Fragments),
+}
+
+/// Multiply-adds in the body of a loop over registers, at most.
+const MULTIPLY_ADDS: u32 = 512;
+
+/// Sums of a thread that leave few registers for what they are made of, and the words that are then read ahead.
+const MANY_SUMS: usize = 64;
+const WORDS_AHEAD: usize = 64;
+
+/// An operand's words in one window.
+struct Window<'a> {
+    source: Source<'a>,
+    /// Elements of a lane.
+    n: u32,
+    unit: Unit,
+}
+
+enum Source<'a> {
+    /// Wide loads, so far from where the loop stands.
+    Fast(&'a FastLines, u32),
+    /// Elements one by one: where the window begins, where K ends, neighbours of a lane.
+    Slow(&'a Lines, Word, Word, u32),
+    /// Registers from so far on.
+    Registers(&'a Fragments, u32),
+}
+
+impl Window<'_> {
+    /// The words of all lines.
+    fn all(&self, l: &mut Lower) -> Vec<Vec<Reg>> {
+        match self.source {
+            Source::Registers(fragments, k) if self.unit != Unit::Fma => fragments.words(l, k, self.n, self.unit),
+            _ => (0..self.groups()).flat_map(|group| self.group(l, group)).collect(),
+        }
+    }
+
+    /// Groups of lines whose words come together.
+    fn groups(&self) -> u32 {
+        match self.source {
+            Source::Fast(lines, _) => lines.groups(),
+            Source::Slow(lines, ..) => lines.blocks,
+            Source::Registers(fragments, _) => fragments.lines(),
+        }
+    }
+
+    fn group(&self, l: &mut Lower, group: u32) -> Vec<Vec<Reg>> {
+        match self.source {
+            Source::Fast(lines, k) => lines.words(l, group, k, self.n, self.unit),
+            Source::Slow(lines, k, end, run) => vec![lines.slow_words(l, group, k, end, run, self.n, self.unit)],
+            Source::Registers(fragments, k) => vec![fragments.shuffled(l, group, k, self.n)],
+        }
+    }
+}
+
+impl Side {
+    /// Registers that it takes for all of K.
+    fn registers(&self, l: &Lower) -> usize {
+        match self {
+            Side::Memory(_) => 0,
+            Side::Registers(fragments) => l.tile_registers(fragments.id).len(),
+        }
+    }
 }
 
 /// The sums of a tile in `mma` order: register (rb, nb, i) of a lane.
@@ -137,14 +202,17 @@ impl Contraction<'_> {
             let scales = self.scales.map(|scales| scales.fast(l));
             let again = l.writer.label();
             l.writer.place(again);
-            let a = left.words(l, 0, self.elements, self.unit);
-            let b = right.words(l, 0, self.elements, self.unit);
-            let loaded = scales.as_ref().map(|scales| scales.load(l));
-            advance(l, &[&left, &right], window);
-            if let Some(scales) = &scales {
-                scales.advance(l);
-            }
-            self.accumulate(l, &a, &b, self.elements, loaded.as_ref());
+            let [a, b] = [&left, &right].map(|lines| self.window_of(Source::Fast(lines, 0), self.elements));
+            self.accumulate(l, &a, &b, |l| {
+                let loaded = scales.as_ref().map(|scales| scales.load(l));
+                for lines in [&left, &right] {
+                    lines.advance(l, window);
+                }
+                if let Some(scales) = &scales {
+                    scales.advance(l);
+                }
+                loaded
+            });
             ptx!(l, "add.s32 {k}, {k}, {window}");
             let more = def!(l, Pred, "setp.lt.s32", "{k}, {whole}");
             branch_if(l, more, again);
@@ -164,22 +232,20 @@ impl Contraction<'_> {
                 None => next,
             };
             let end = self.end.min(l, Word::Reg(next));
-            let words = |l: &mut Lower, lines: &Lines| -> Vec<Vec<Reg>> {
-                (0..lines.blocks)
-                    .map(|block| lines.slow_words(l, block, Word::Reg(k), end, run, n, self.unit))
-                    .collect()
-            };
-            let a = words(l, left);
-            let b = words(l, right);
-            let loaded = self.scales.map(|scales| scales.load_at(l, k));
-            self.accumulate(l, &a, &b, n, loaded.as_ref());
+            let [a, b] = [left, right].map(|lines| self.window_of(Source::Slow(lines, Word::Reg(k), end, run), n));
+            self.accumulate(l, &a, &b, |l| self.scales.map(|scales| scales.load_at(l, k)));
             ptx!(l, "mov.b32 {k}, {next}");
             ptx!(l, "bra.uni {again}");
         }
         l.writer.place(done);
     }
 
-    /// With an operand in registers every window is code of its own.
+    fn window_of<'a>(&self, source: Source<'a>, n: u32) -> Window<'a> {
+        let unit = self.unit;
+        Window { source, n, unit }
+    }
+
+    /// With an operand in registers, K is known.
     fn unrolled(&self, l: &mut Lower) {
         let k_length = self.known.unwrap_or(0);
         let (n, run) = self.slow();
@@ -209,60 +275,118 @@ impl Contraction<'_> {
                 branch_unless(l, condition, slow);
             }
             let lines = memory.map(|lines| lines.fast(l, run));
-            for k in (0..k_length).step_by(window as usize) {
-                let words = |l: &mut Lower, side: &Side| match (side, &lines) {
-                    (Side::Registers(fragments), _) => fragments.words(l, k, n, self.unit),
-                    (_, Some(lines)) => lines.words(l, k, n, self.unit),
-                    _ => Vec::new(),
-                };
-                let a = words(l, self.left);
-                let b = words(l, self.right);
-                self.accumulate(l, &a, &b, n, None);
-            }
+            let windows = k_length.div_ceil(window);
+            let held: usize = [self.left, self.right].map(|side| side.registers(l)).iter().sum();
+            let crowded = held + self.sums.regs.len() >= 2 * MANY_SUMS && l.has_many_tile_registers();
+            let most = match self.unit {
+                Unit::Fma => (MULTIPLY_ADDS / (self.sums.regs.len() as u32 * n)).max(1),
+                _ if crowded => 2,
+                _ => windows,
+            };
+            let together = (1..=windows.min(most)).rev().find(|&n| windows.is_multiple_of(n));
+            let together = together.unwrap_or(windows);
+            self.round(l, windows, together, window, |l, at| {
+                let [a, b] = [self.left, self.right].map(|side| match (side, &lines) {
+                    (Side::Registers(fragments), _) => self.window_of(Source::Registers(fragments, at), n),
+                    (_, Some(lines)) => self.window_of(Source::Fast(lines, at), n),
+                    (Side::Memory(_), None) => unreachable!("its addresses are set up"),
+                });
+                self.accumulate(l, &a, &b, |l| {
+                    if let Some(lines) = &lines
+                        && together < windows
+                        && at == (together - 1) * window
+                    {
+                        lines.advance(l, together * window);
+                    }
+                    None
+                });
+            });
             if condition.is_none() {
                 return;
             }
             ptx!(l, "bra.uni {done}");
         }
         l.writer.place(slow);
-        for k in (0..k_length).step_by(window as usize) {
-            let words = |l: &mut Lower, side: &Side| match side {
-                Side::Registers(fragments) => fragments.words(l, k, n, self.unit),
-                Side::Memory(lines) => (0..lines.blocks)
-                    .map(|block| lines.slow_words(l, block, Word::Known(k as i32), self.end, run, n, self.unit))
-                    .collect(),
-            };
-            let a = words(l, self.left);
-            let b = words(l, self.right);
-            self.accumulate(l, &a, &b, n, None);
-        }
+        let k = l.u32(0);
+        self.round(l, k_length.div_ceil(window), 1, window, |l, _| {
+            let [a, b] = [self.left, self.right].map(|side| match side {
+                Side::Registers(fragments) => self.window_of(Source::Registers(fragments, 0), n),
+                Side::Memory(lines) => self.window_of(Source::Slow(lines, Word::Reg(k), self.end, run), n),
+            });
+            self.accumulate(l, &a, &b, |l| {
+                ptx!(l, "add.s32 {k}, {k}, {window}");
+                None
+            });
+        });
         l.writer.place(done);
     }
 
-    /// Multiplies a window's words: those of row blocks by those of column blocks.
+    /// A loop over windows, so many `together` in its body, which is told where each begins in it. Operands in registers go round meanwhile, so that the
+    /// body finds those of its windows in the same registers each time.
+    fn round(&self, l: &mut Lower, windows: u32, together: u32, window: u32, body: impl Fn(&mut Lower, u32)) {
+        if windows == 0 {
+            return;
+        }
+        let loops = windows > together;
+        let rings: Vec<Vec<Vec<Reg>>> = [self.left, self.right]
+            .into_iter()
+            .filter_map(|side| match side {
+                Side::Registers(fragments) if loops => Some(fragments.ring(l, windows * window / 8)),
+                _ => None,
+            })
+            .collect();
+        let left = l.u32(windows);
+        let again = l.writer.label();
+        l.writer.place(again);
+        for at in 0..together {
+            body(l, at * window);
+        }
+        if loops {
+            for ring in &rings {
+                rotate(l, ring, (together * window / 8) as usize);
+            }
+            ptx!(l, "sub.s32 {left}, {left}, {together}");
+            let more = def!(l, Pred, "setp.gt.s32", "{left}, 0");
+            branch_if(l, more, again);
+        }
+    }
+
+    /// Multiplies the words of a window: those of row blocks by those of column blocks. `then` comes when all are read, and brings the scales.
     fn accumulate(
         &self,
         l: &mut Lower,
-        a: &[Vec<Reg>],
-        b: &[Vec<Reg>],
-        n: u32,
-        scales: Option<&super::scales::Loaded>,
+        a: &Window<'_>,
+        b: &Window<'_>,
+        then: impl FnOnce(&mut Lower) -> Option<super::scales::Loaded>,
     ) {
-        let sums = self.sums;
+        let (sums, n) = (self.sums, a.n);
         if self.unit == Unit::Fma {
-            for e in 0..n as usize {
-                for rb in 0..sums.row_blocks {
-                    for nb in 0..sums.column_blocks {
-                        for i in 0..2 {
-                            let d = sums.at(rb, nb, i);
-                            let (x, y) = (a[rb as usize][e], b[(2 * nb + i) as usize][e]);
+            let a = a.all(l);
+            // The assembler would read all lines first, which takes more registers than there are if most have sums.
+            let sparing = matches!(b.source, Source::Slow(..)) || sums.regs.len() >= MANY_SUMS;
+            let (mut column, mut words) = (0, 0);
+            for group in 0..b.groups() {
+                if sparing && words >= WORDS_AHEAD {
+                    // Loads are not moved over this.
+                    ptx!(l, "bar.warp.sync 0xffffffff");
+                    words = 0;
+                }
+                for line in b.group(l, group) {
+                    words += line.len();
+                    for (e, y) in line.iter().enumerate() {
+                        for rb in 0..sums.row_blocks {
+                            let (d, x) = (sums.at(rb, column / 2, column % 2), a[rb as usize][e]);
                             ptx!(l, "fma.rn.f32 {d}, {x}, {y}, {d}");
                         }
                     }
+                    column += 1;
                 }
             }
+            then(l);
             return;
         }
+        let (a, b) = (&a.all(l), &b.all(l));
+        let scales = then(l);
         let class = sums.regs[0].class;
         let steps = (n / self.unit.per_lane()) as usize;
         let nothing = (!sums.row_blocks.is_multiple_of(2)).then(|| [l.u32(0); 2]);
@@ -287,7 +411,7 @@ impl Contraction<'_> {
             }
         };
         let row_pairs = sums.row_blocks.div_ceil(2);
-        if let Some(scales) = scales {
+        if let Some(scales) = &scales {
             for mb in 0..row_pairs {
                 for nb in 0..sums.column_blocks {
                     let partial = [clear(l), clear(l), clear(l), clear(l)];
@@ -319,8 +443,15 @@ impl Contraction<'_> {
     }
 }
 
-fn advance(l: &mut Lower, sides: &[&FastLines], k: u32) {
-    for side in sides {
-        side.advance(l, k);
+/// Moves each block of registers to the one so many before it, the first ones to the end.
+fn rotate(l: &mut Lower, ring: &[Vec<Reg>], by: usize) {
+    let first: Vec<Vec<Reg>> = ring[..by]
+        .iter()
+        .map(|block| block.iter().map(|&reg| l.copy(reg)).collect())
+        .collect();
+    for (to, from) in ring.iter().zip(ring[by..].iter().chain(&first)) {
+        for (to, from) in to.iter().zip(from) {
+            ptx!(l, "mov.{} {to}, {from}", to.class.ptx());
+        }
     }
 }

@@ -159,7 +159,7 @@ impl Lower<'_> {
 
 impl Convolution<'_> {
     fn choose_feed(&mut self, free: bool, columns: u32) {
-        let (feed, map) = feed_for(self.weights.format, false, free, columns, self.unit);
+        let (feed, map) = feed_for(self.weights.format, false, free, columns, self.unit, None);
         self.feed = feed;
         if let Some(map) = map {
             self.columns = map;

@@ -7,7 +7,8 @@ use super::emit::def;
 use super::unit::{Unit, widen};
 use crate::lower::coop::{Storage, Tile};
 use crate::lower::{ColumnMap, Lower};
-use crate::ptx::Reg;
+use crate::ptx;
+use crate::ptx::{Class, Reg};
 
 /// A cooperative operand.
 #[derive(Clone, Copy, Debug)]
@@ -48,9 +49,6 @@ impl Fragments {
 
     /// The words of all blocks for `n` elements of a lane from `k` on.
     pub fn words(&self, l: &mut Lower, k: u32, n: u32, unit: Unit) -> Vec<Vec<Reg>> {
-        if unit == Unit::Fma {
-            return self.shuffled(l, k, n);
-        }
         let mut lines: Vec<Vec<[Reg; 2]>> = (0..self.blocks())
             .map(|block| (0..n / 2).map(|p| self.pair(l, block, k / 8 + p)).collect())
             .collect();
@@ -131,41 +129,84 @@ impl Fragments {
         }
     }
 
-    /// For fused multiply-adds: of each line that the lane sums (rows g, or columns 2·t + i), `n` elements from `k` on.
-    fn shuffled(&self, l: &mut Lower, k: u32, n: u32) -> Vec<Vec<Reg>> {
+    /// The lines that a lane sums by fused multiply-adds: rows g, or columns 2·t + i.
+    pub fn lines(&self) -> u32 {
+        if self.right { 2 * self.blocks() } else { self.blocks() }
+    }
+
+    /// For fused multiply-adds: of one of these lines, `n` elements from `k` on.
+    pub fn shuffled(&self, l: &mut Lower, line: u32, k: u32, n: u32) -> Vec<Reg> {
         let (g, t) = (l.geometry.fragment_row, l.geometry.fragment_pair);
-        let lines = if self.right { 2 * self.blocks() } else { self.blocks() };
-        (0..lines)
-            .map(|line| {
-                (k..k + n)
-                    .map(|k| {
-                        let (k_block, in_block) = (k / 8, k % 8);
-                        let (block, i) = if self.right { (line / 2, line % 2) } else { (line, 0) };
-                        match (self.by_rows, self.right) {
-                            (true, false) => {
-                                let lane = def!(l, B32, "mad.lo.u32", "{g}, 4, {}", in_block / 2);
-                                self.fetch(l, block, k_block, in_block % 2, lane)
-                            }
-                            (true, true) => {
-                                let lane = def!(l, B32, "mad.lo.u32", "{t}, 8, {}", 4 * i + in_block / 2);
-                                self.fetch(l, block, k_block, in_block % 2, lane)
-                            }
-                            (false, true) => {
-                                let lane = def!(l, B32, "add.u32", "{t}, {}", 4 * in_block);
-                                self.fetch(l, k_block, block, i, lane)
-                            }
-                            (false, false) => {
-                                let half = def!(l, B32, "shr.u32", "{g}, 1");
-                                let lane = def!(l, B32, "add.u32", "{half}, {}", 4 * in_block);
-                                let low = self.fetch(l, k_block, block, 0, lane);
-                                let high = self.fetch(l, k_block, block, 1, lane);
-                                let odd = def!(l, B32, "and.b32", "{g}, 1");
-                                let odd = def!(l, Pred, "setp.ne.u32", "{odd}, 0");
-                                def!(l, F32, "selp.f32", "{high}, {low}, {odd}")
-                            }
-                        }
+        (k..k + n)
+            .map(|k| {
+                let (k_block, in_block) = (k / 8, k % 8);
+                let (block, i) = if self.right { (line / 2, line % 2) } else { (line, 0) };
+                match (self.by_rows, self.right) {
+                    (true, false) => {
+                        let lane = def!(l, B32, "mad.lo.u32", "{g}, 4, {}", in_block / 2);
+                        self.fetch(l, block, k_block, in_block % 2, lane)
+                    }
+                    (true, true) => {
+                        let lane = def!(l, B32, "mad.lo.u32", "{t}, 8, {}", 4 * i + in_block / 2);
+                        self.fetch(l, block, k_block, in_block % 2, lane)
+                    }
+                    (false, true) => {
+                        let lane = def!(l, B32, "add.u32", "{t}, {}", 4 * in_block);
+                        self.fetch(l, k_block, block, i, lane)
+                    }
+                    (false, false) => {
+                        let half = def!(l, B32, "shr.u32", "{g}, 1");
+                        let lane = def!(l, B32, "add.u32", "{half}, {}", 4 * in_block);
+                        let low = self.fetch(l, k_block, block, 0, lane);
+                        let high = self.fetch(l, k_block, block, 1, lane);
+                        let odd = def!(l, B32, "and.b32", "{g}, 1");
+                        let odd = def!(l, Pred, "setp.ne.u32", "{odd}, 0");
+                        def!(l, F32, "selp.f32", "{high}, {low}, {odd}")
+                    }
+                }
+            })
+            .collect()
+    }
+
+    /// The registers of each block of 8 K, of so many blocks: where the tile has none, registers of zero.
+    pub fn ring(&self, l: &mut Lower, k_blocks: u32) -> Vec<Vec<Reg>> {
+        let registers = l.tile_registers(self.id);
+        let tile = &self.tile;
+        let each = match tile.storage {
+            Storage::Single => 2,
+            Storage::Pairs => 1,
+        };
+        let (own, others) = if self.by_rows {
+            (tile.column_blocks, tile.row_blocks)
+        } else {
+            (tile.row_blocks, tile.column_blocks)
+        };
+        (0..k_blocks)
+            .map(|k_block| {
+                let at = |other: u32, i: u32| {
+                    let block = if self.by_rows {
+                        other * own + k_block
+                    } else {
+                        k_block * others + other
+                    };
+                    (block * each + i) as usize
+                };
+                let all = (0..others).flat_map(|other| (0..each).map(move |i| (other, i)));
+                if k_block < own {
+                    all.map(|(other, i)| registers[at(other, i)]).collect()
+                } else {
+                    all.map(|_| {
+                        let zero = l.reg(registers[0].class);
+                        ptx!(
+                            l,
+                            "mov.{} {zero}, 0{}",
+                            zero.class.ptx(),
+                            if zero.class == Class::F32 { "f00000000" } else { "" }
+                        );
+                        zero
                     })
                     .collect()
+                }
             })
             .collect()
     }

@@ -56,6 +56,16 @@ impl Map {
         }
     }
 
+    /// How many blocks from a multiple of as many on hold lines that follow each other.
+    pub fn neighbours(self) -> u32 {
+        match self {
+            Map::Run(n) => n,
+            Map::Pairs => 2,
+            Map::PairsR => 4,
+            _ => 1,
+        }
+    }
+
     /// The line of this lane for a block, in its tile.
     pub fn line(self, l: &mut Lower, block: u32) -> Reg {
         let (part, factor, constant) = self.parts(block);
@@ -299,13 +309,20 @@ impl Lines {
 
     /// Elements of a window for one block, wherever they lie: words of the unit. `k` is the window's start, elements from `end` on are zero.
     pub fn slow_words(&self, l: &mut Lower, block: u32, k: Word, end: Word, run: u32, n: u32, unit: Unit) -> Vec<Reg> {
-        let (begin, mask) = self.begin(l, block, 1, true);
+        let bits = self.region.bits();
+        // Lines that differ by a number share an address.
+        let apart = if bits >= 8 {
+            self.bytes_from_first(self.map, block)
+        } else {
+            None
+        };
+        let (begin, mask) = self.begin(l, if apart.is_some() { 0 } else { block }, 1, true);
+        let apart = apart.unwrap_or(0);
         let lane_k = self.lane_k(l, run);
         let first_k = k.add(l, lane_k);
         let along = first_k.widen(l);
         let along = along.mul(l, self.k_stride());
         let index = begin.add(l, along);
-        let bits = self.region.bits();
         let address = (bits >= 8).then(|| {
             let bytes = self.element_bytes(l, index);
             advance(l, self.region.pointer, bytes)
@@ -327,13 +344,18 @@ impl Lines {
             let elements = self.k_stride().mul(l, Wide::Known(offset.into()));
             let code = match address {
                 Some(address) => match elements {
-                    Wide::Known(elements) => {
-                        load_bits(l, self.region.space, address, elements * self.size(), bits, inside)
-                    }
+                    Wide::Known(elements) => load_bits(
+                        l,
+                        self.region.space,
+                        address,
+                        apart + elements * self.size(),
+                        bits,
+                        inside,
+                    ),
                     elements => {
                         let bytes = self.element_bytes(l, elements);
                         let address = advance(l, address, bytes);
-                        load_bits(l, self.region.space, address, 0, bits, inside)
+                        load_bits(l, self.region.space, address, apart, bits, inside)
                     }
                 },
                 None => {
@@ -396,6 +418,14 @@ impl Lines {
         super::unit::decode_scale(l, code)
     }
 
+    /// Bytes from this lane's line of block 0 to that of another one, where they are the same in all lanes.
+    fn bytes_from_first(&self, map: Map, block: u32) -> Option<i64> {
+        let all_inside = self.inside == Word::Known(self.lines as i32) && self.lines.is_multiple_of(8);
+        let lines = i64::from(map.parts(block).2) - i64::from(map.parts(0).2);
+        let bits = lines * self.outer_stride().known()? * i64::from(self.region.bits());
+        (all_inside && self.places.is_none() && bits % 8 == 0).then_some(bits / 8)
+    }
+
     /// Sets up addresses for whole windows.
     pub fn fast(&self, l: &mut Lower, run: u32) -> FastLines {
         let lane_k = match self.feed {
@@ -414,9 +444,18 @@ impl Lines {
             Feed::Across(n) => (n, n),
             _ => (1, 1),
         };
-        let mut addresses = Vec::new();
+        let mut addresses: Vec<(Reg, i64)> = Vec::new();
         let mut masks = Vec::new();
         for block in (0..self.blocks).step_by(step_blocks as usize) {
+            let apart = match self.feed {
+                Feed::Transposed => self.bytes_from_first(self.map.accumulated(), 2 * block),
+                _ => self.bytes_from_first(self.map, block),
+            };
+            if let (Some(&(first, _)), Some(bytes)) = (addresses.first(), apart) {
+                addresses.push((first, bytes));
+                masks.push(None);
+                continue;
+            }
             let (begin, mask) = match self.feed {
                 Feed::Transposed => {
                     // Pairs of lines of the block as the fragment's columns: 2·t and the next.
@@ -432,7 +471,7 @@ impl Lines {
             // Loops move it.
             let own = l.reg(address.class);
             ptx!(l, "mov.{} {own}, {address}", address.class.ptx());
-            addresses.push(own);
+            addresses.push((own, 0));
             masks.push(mask);
         }
         FastLines {
@@ -449,7 +488,8 @@ impl Lines {
 pub(super) struct FastLines {
     lines: Lines,
     run: u32,
-    addresses: Vec<Reg>,
+    /// Of each group of lines that are read together: a register and a constant number of bytes. Groups may share the first one's register.
+    addresses: Vec<(Reg, i64)>,
     masks: Vec<Option<Reg>>,
 }
 
@@ -458,38 +498,41 @@ impl FastLines {
     pub fn advance(&self, l: &mut Lower, k: u32) {
         let elements = self.lines.k_stride().mul(l, Wide::Known(k.into()));
         let bytes = self.lines.element_bytes(l, elements);
-        for &address in &self.addresses {
-            super::emit::step(l, address, bytes);
+        for (at, &(address, _)) in self.addresses.iter().enumerate() {
+            if at == 0 || address != self.addresses[0].0 {
+                super::emit::step(l, address, bytes);
+            }
         }
     }
 
-    /// The address of a block's line some K further, as a register and a constant number of bytes.
-    fn place(&self, l: &mut Lower, address: Reg, k: u32) -> (Reg, i64) {
+    /// Groups of lines that are read together.
+    pub fn groups(&self) -> u32 {
+        self.addresses.len() as u32
+    }
+
+    /// The address of a group some K further, as a register and a constant number of bytes.
+    fn place(&self, l: &mut Lower, (address, first): (Reg, i64), k: u32) -> (Reg, i64) {
         let elements = self.lines.k_stride().mul(l, Wide::Known(k.into()));
         match self.lines.element_bytes(l, elements) {
-            Wide::Known(bytes) => (address, bytes),
-            bytes => (advance(l, address, bytes), 0),
+            Wide::Known(bytes) => (address, first + bytes),
+            bytes => (advance(l, address, bytes), first),
         }
     }
 
-    /// The words of all blocks for `n` elements of a lane that begin `k` after the current window's start.
-    pub fn words(&self, l: &mut Lower, k: u32, n: u32, unit: Unit) -> Vec<Vec<Reg>> {
+    /// The words of a group's blocks for `n` elements of a lane that begin `k` after the current window's start.
+    pub fn words(&self, l: &mut Lower, group: u32, k: u32, n: u32, unit: Unit) -> Vec<Vec<Reg>> {
         let lines = &self.lines;
         let format = lines.region.format;
+        let address = self.addresses[group as usize];
         let raw = match lines.feed {
-            Feed::Along => self.raw_along(l, k, n),
-            Feed::Across(v) => self.raw_across(l, k, n, v),
-            Feed::Transposed => self.raw_transposed(l, k, n),
-            Feed::Single => self.raw_single(l, k, n),
-        };
-        let per_mask = match lines.feed {
-            Feed::Across(v) => v as usize,
-            _ => 1,
+            Feed::Along => vec![self.raw_along(l, address, k, n)],
+            Feed::Across(v) => self.raw_across(l, address, k, n, v),
+            Feed::Transposed => vec![self.raw_transposed(l, address, k, n)],
+            Feed::Single => vec![self.raw_single(l, address, k, n)],
         };
         raw.into_iter()
-            .enumerate()
-            .map(|(block, mut raw)| {
-                if let Some(mask) = self.masks[block / per_mask] {
+            .map(|mut raw| {
+                if let Some(mask) = self.masks[group as usize] {
                     for word in &mut raw {
                         *word = def!(l, B32, "and.b32", "{word}, {mask}");
                     }
@@ -499,53 +542,49 @@ impl FastLines {
             .collect()
     }
 
-    fn raw_along(&self, l: &mut Lower, k: u32, n: u32) -> Vec<Vec<Reg>> {
+    fn raw_along(&self, l: &mut Lower, (address, first): (Reg, i64), k: u32, n: u32) -> Vec<Reg> {
         let lines = &self.lines;
         let bits = lines.region.bits();
         let run = self.run.min(n);
-        let mut out = Vec::new();
-        for &address in &self.addresses {
-            let mut words: Vec<Reg> = Vec::new();
-            let mut parts: Vec<Reg> = Vec::new();
-            for chunk in (0..n).step_by(run as usize) {
-                let offset = i64::from((k + Lines::offset(self.run, chunk, lines.whole)) * bits / 8);
-                let chunk_bits = run * bits;
-                if chunk_bits >= 32 {
-                    for (i, piece) in (0..chunk_bits).step_by(128).enumerate() {
-                        let count = ((chunk_bits - piece).min(128) / 32) as usize;
-                        words.extend(load_words(l, lines, address, offset + 16 * i as i64, count));
-                    }
-                } else {
-                    parts.push(load_bits(l, lines.region.space, address, offset, chunk_bits, None));
+        let mut words: Vec<Reg> = Vec::new();
+        let mut parts: Vec<Reg> = Vec::new();
+        for chunk in (0..n).step_by(run as usize) {
+            let offset = first + i64::from((k + Lines::offset(self.run, chunk, lines.whole)) * bits / 8);
+            let chunk_bits = run * bits;
+            if chunk_bits >= 32 {
+                for (i, piece) in (0..chunk_bits).step_by(128).enumerate() {
+                    let count = ((chunk_bits - piece).min(128) / 32) as usize;
+                    words.extend(load_words(l, lines, address, offset + 16 * i as i64, count));
                 }
+            } else {
+                parts.push(load_bits(l, lines.region.space, address, offset, chunk_bits, None));
             }
-            if !parts.is_empty() {
-                words = pack_bits(l, &parts, run * bits);
-            }
-            out.push(words);
         }
-        out
+        if parts.is_empty() {
+            words
+        } else {
+            pack_bits(l, &parts, run * bits)
+        }
     }
 
     /// Runs of `v` neighbouring lines for each K, sorted into words of each line.
-    fn raw_across(&self, l: &mut Lower, k: u32, n: u32, v: u32) -> Vec<Vec<Reg>> {
+    fn raw_across(&self, l: &mut Lower, address: (Reg, i64), k: u32, n: u32, v: u32) -> Vec<Vec<Reg>> {
         let lines = &self.lines;
         let bits = lines.region.bits();
-        let mut out = Vec::new();
-        for &address in &self.addresses {
-            let rows: Vec<Vec<Reg>> = (0..n)
-                .map(|e| {
-                    let (address, offset) = self.place(l, address, k + Lines::offset(self.run, e, lines.whole));
-                    match v * bits {
-                        narrow @ (8 | 16) => vec![load_bits(l, lines.region.space, address, offset, narrow, None)],
-                        wide => load_words(l, lines, address, offset, (wide / 32) as usize),
-                    }
-                })
-                .collect();
-            for line in 0..v {
+        let rows: Vec<Vec<Reg>> = (0..n)
+            .map(|e| {
+                let (address, offset) = self.place(l, address, k + Lines::offset(self.run, e, lines.whole));
+                match v * bits {
+                    narrow @ (8 | 16) => vec![load_bits(l, lines.region.space, address, offset, narrow, None)],
+                    wide => load_words(l, lines, address, offset, (wide / 32) as usize),
+                }
+            })
+            .collect();
+        (0..v)
+            .map(|line| {
                 let at = line * bits;
                 let (word, shift) = ((at / 32) as usize, at % 32);
-                out.push(match bits {
+                match bits {
                     32 => rows.iter().map(|row| row[word]).collect(),
                     16 => rows
                         .chunks(2)
@@ -569,44 +608,33 @@ impl FastLines {
                             def!(l, B32, "prmt.b32", "{low}, {high}, 0x5410")
                         })
                         .collect(),
-                });
-            }
-        }
-        out
+                }
+            })
+            .collect()
     }
 
-    fn raw_transposed(&self, l: &mut Lower, k: u32, n: u32) -> Vec<Vec<Reg>> {
+    fn raw_transposed(&self, l: &mut Lower, address: (Reg, i64), k: u32, n: u32) -> Vec<Reg> {
         let lines = &self.lines;
-        let mut out = Vec::new();
-        for &address in &self.addresses {
-            out.push(
-                (0..n)
-                    .step_by(2)
-                    .map(|e| {
-                        let (address, offset) = self.place(l, address, k + Lines::offset(self.run, e, false));
-                        let pair = load_bits(l, lines.region.space, address, offset, 32, None);
-                        def!(l, B32, "movmatrix.sync.aligned.m8n8.trans.b16", "{pair}")
-                    })
-                    .collect(),
-            );
-        }
-        out
+        (0..n)
+            .step_by(2)
+            .map(|e| {
+                let (address, offset) = self.place(l, address, k + Lines::offset(self.run, e, false));
+                let pair = load_bits(l, lines.region.space, address, offset, 32, None);
+                def!(l, B32, "movmatrix.sync.aligned.m8n8.trans.b16", "{pair}")
+            })
+            .collect()
     }
 
-    fn raw_single(&self, l: &mut Lower, k: u32, n: u32) -> Vec<Vec<Reg>> {
+    fn raw_single(&self, l: &mut Lower, address: (Reg, i64), k: u32, n: u32) -> Vec<Reg> {
         let lines = &self.lines;
         let bits = lines.region.bits();
-        let mut out = Vec::new();
-        for &address in &self.addresses {
-            let codes: Vec<Reg> = (0..n)
-                .map(|e| {
-                    let (address, offset) = self.place(l, address, k + Lines::offset(self.run, e, lines.whole));
-                    load_bits(l, lines.region.space, address, offset, bits, None)
-                })
-                .collect();
-            out.push(pack_bits(l, &codes, bits));
-        }
-        out
+        let codes: Vec<Reg> = (0..n)
+            .map(|e| {
+                let (address, offset) = self.place(l, address, k + Lines::offset(self.run, e, lines.whole));
+                load_bits(l, lines.region.space, address, offset, bits, None)
+            })
+            .collect();
+        pack_bits(l, &codes, bits)
     }
 }
 
@@ -628,17 +656,25 @@ fn load_words(l: &mut Lower, lines: &Lines, address: Reg, offset: i64, count: us
     words
 }
 
-/// The best way to read an operand in whole windows, and a map for its lines if it may be chosen.
+/// The best way to read an operand in whole windows, and a map for its lines if it may be chosen. `summed` is the map of the lines that a lane
+/// sums, which is how fused multiply-adds read the right operand.
 pub(super) fn feed_for(
     format: ElementFormat,
     along: bool,
     free_map: bool,
     lines: u32,
     unit: Unit,
+    summed: Option<Map>,
 ) -> (Feed, Option<Map>) {
     let bits = format.bits() as u32;
     if along {
         return (Feed::Along, None);
+    }
+    if let (Unit::Fma, 8.., Some(map)) = (unit, bits, summed) {
+        let run = map.neighbours();
+        if run > 1 && lines.is_multiple_of(4 * run) {
+            return (Feed::Across(run), None);
+        }
     }
     if free_map && bits >= 8 && unit != Unit::Fma {
         let most = if bits == 8 { 8 } else { 128 / bits };

@@ -184,7 +184,14 @@ impl<'k> Lower<'k> {
                 Source::Memory(region) => {
                     // K runs along memory if it is dimension 0.
                     let along = outer_dimension(descriptor, side == 1) == 1;
-                    let (feed, map) = feed_for(region.format, along, free[side], lines[side], unit);
+                    let (feed, map) = feed_for(
+                        region.format,
+                        along,
+                        free[side],
+                        lines[side],
+                        unit,
+                        (side == 1).then(|| maps[1].accumulated()),
+                    );
                     feeds[side] = feed;
                     if let Some(map) = map {
                         maps[side] = map;
@@ -198,7 +205,9 @@ impl<'k> Lower<'k> {
         let (run, elements) = match (registers_run, unit) {
             (Some(run), _) => (run, run),
             (None, Unit::Fma) => {
-                let run = if along_bits == 0 { 2 } else { 4 };
+                // Wide tiles have their sums in most registers.
+                let wide = lines[1] >= 64 && !descriptor.transpose_right;
+                let run = if along_bits == 0 || wide { 2 } else { 4 };
                 (run, run)
             }
             _ if scaled => (8, 8),
