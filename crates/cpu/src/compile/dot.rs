@@ -285,7 +285,7 @@ impl<'k> Lower<'k> {
             self.location = location;
         } else if let Some(chain) = self.waiting.chains.remove(&value) {
             let out = self.define(value);
-            let f = dot::dot(self.isa);
+            let f = dot::dot(self.isa, chain.terms.iter().map(|term| term.code));
             let location = std::mem::replace(&mut self.location, chain.location);
             self.push(Inst::Dot {
                 f,
@@ -293,6 +293,7 @@ impl<'k> Lower<'k> {
                 sum: chain.sum,
                 terms: chain.terms,
                 steps: Vec::new(),
+                tagged: Vec::new(),
             });
             self.location = location;
         } else if let Some(byte) = self.waiting.bytes.remove(&value) {

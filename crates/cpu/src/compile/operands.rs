@@ -249,7 +249,16 @@ impl Inst {
     /// Makes the steps of chains for their loop, once registers are placed.
     pub fn place_steps(&mut self) {
         match self {
-            Inst::Dot { terms, steps, .. } => *steps = terms.iter().map(DotTerm::placed).collect(),
+            Inst::Dot {
+                terms, steps, tagged, ..
+            } => {
+                *steps = terms.iter().map(DotTerm::placed).collect();
+                for word in terms.iter().map(|term| term.word) {
+                    if word.tag_index().is_some() && !tagged.contains(&word) {
+                        tagged.push(word);
+                    }
+                }
+            }
             Inst::SetLocal { direct, apart, .. } => {
                 direct.place_steps();
                 apart.place_steps();

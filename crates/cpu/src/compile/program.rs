@@ -231,6 +231,8 @@ pub(crate) enum Inst {
         terms: Vec<DotTerm>,
         /// The same for the loop, once registers are placed.
         steps: Vec<Term>,
+        /// Words that may be known without their lanes, likewise.
+        tagged: Vec<Reg>,
     },
     /// An operation on what is loaded for it alone.
     OfMemory {

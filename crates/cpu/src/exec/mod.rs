@@ -393,14 +393,13 @@ impl<'d> Worker<'d> {
                 f,
                 out,
                 sum,
-                terms,
                 steps,
+                tagged,
+                ..
             } => {
-                for term in terms {
-                    // Integers may be known without their lanes.
-                    if term.word.tag_index().is_some() {
-                        self.src(term.word);
-                    }
+                for &word in tagged {
+                    // Writes their lanes out.
+                    self.src(word);
                 }
                 let sum = self.src(*sum);
                 let (chunks, out) = self.dst(*out);

@@ -69,12 +69,19 @@ pub(crate) struct Term {
 /// The loop: chunks (0 for a uniform result), output, first sum, where registers lie, steps.
 pub(crate) type DotFn = unsafe fn(usize, *mut u8, Src, &Areas, &[Term]);
 
-/// The loop for an instruction set.
-pub(crate) fn dot(isa: Isa) -> DotFn {
+/// The loop for an instruction set and the kinds of codes that the steps have.
+pub(crate) fn dot(isa: Isa, codes: impl IntoIterator<Item = Code>) -> DotFn {
+    let kinds = codes.into_iter().fold((false, false), |(integer, e2m1), code| {
+        (integer || code == Code::Integer, e2m1 || code == Code::E2m1)
+    });
     match isa {
         Isa::Portable => dot_portable,
         #[cfg(target_arch = "x86_64")]
-        Isa::Avx2 => x86::dot_avx2,
+        Isa::Avx2 => match kinds {
+            (true, true) => x86::chunks_avx2::<{ x86::MIXED }>,
+            (_, false) => x86::chunks_avx2::<{ x86::INTEGER }>,
+            (false, true) => x86::chunks_avx2::<{ x86::ONLY_E2M1 }>,
+        },
         #[cfg(target_arch = "x86_64")]
         Isa::Avx512 => x86::dot_avx512,
     }
@@ -116,13 +123,13 @@ mod x86 {
     ];
 
     /// Which codes the steps of a chain have: sixteen registers do not hold what both need.
-    const MIXED: u8 = 0;
-    const INTEGER: u8 = 1;
-    const ONLY_E2M1: u8 = 2;
+    pub const MIXED: u8 = 0;
+    pub const INTEGER: u8 = 1;
+    pub const ONLY_E2M1: u8 = 2;
 
     /// One chunk in four vectors of eight. Steps that follow each other mostly cut the same words, which are kept.
     #[target_feature(enable = "avx2,fma")]
-    unsafe fn chunks_avx2<const CODES: u8>(chunks: usize, out: *mut u8, sum: Src, areas: &Areas, terms: &[Term]) {
+    pub unsafe fn chunks_avx2<const CODES: u8>(chunks: usize, out: *mut u8, sum: Src, areas: &Areas, terms: &[Term]) {
         for c in 0..chunks.max(1) {
             // SAFETY: see the module.
             unsafe {
@@ -162,21 +169,6 @@ mod x86 {
                 for (v, sum) in sums.iter().enumerate() {
                     _mm256_storeu_ps(to.add(8 * v), *sum);
                 }
-            }
-        }
-    }
-
-    #[target_feature(enable = "avx2,fma")]
-    pub unsafe fn dot_avx2(chunks: usize, out: *mut u8, sum: Src, areas: &Areas, terms: &[Term]) {
-        let integers = terms.iter().filter(|term| term.code == Code::Integer).count();
-        // SAFETY: the caller's promise is the functions'.
-        unsafe {
-            if integers == terms.len() {
-                chunks_avx2::<INTEGER>(chunks, out, sum, areas, terms);
-            } else if integers == 0 {
-                chunks_avx2::<ONLY_E2M1>(chunks, out, sum, areas, terms);
-            } else {
-                chunks_avx2::<MIXED>(chunks, out, sum, areas, terms);
             }
         }
     }
@@ -279,19 +271,15 @@ mod tests {
                 mask: [15, 15, 15, 1, 1, 0x7fff_ffff, 0xfff, 3, 255][i],
             })
             .collect();
-        let mut loops: Vec<DotFn> = vec![dot_portable, dot(Isa::detect())];
+        let mut sets = vec![Isa::Portable, Isa::detect()];
         #[cfg(target_arch = "x86_64")]
-        {
-            if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
-                loops.push(x86::dot_avx2);
-            }
-            if is_x86_feature_detected!("avx512f") {
-                loops.push(x86::dot_avx512);
-            }
+        if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
+            sets.push(Isa::Avx2);
         }
         let of = |code: Code| -> Vec<Term> { mixed.iter().filter(|term| term.code == code).copied().collect() };
         let kinds = [mixed.clone(), of(Code::Integer), of(Code::E2m1)];
-        for (f, terms) in loops.iter().flat_map(|f| kinds.iter().map(move |terms| (f, terms))) {
+        for (&isa, terms) in sets.iter().flat_map(|isa| kinds.iter().map(move |terms| (isa, terms))) {
+            let f = dot(isa, terms.iter().map(|term| term.code));
             for chunks in 0..=CHUNKS {
                 let lanes = chunks.max(1) * CHUNK;
                 let mut out = vec![0f32; lanes];

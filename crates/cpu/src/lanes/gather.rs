@@ -154,7 +154,7 @@ pub(crate) fn strided_words(isa: Isa) -> Option<WordsFn> {
 }
 
 /// Eight lanes at a time: sixteen bytes of two lanes in a vector, four of these transposed. What is left over of the words comes from
-/// sixteen bytes that begin before them.
+/// sixteen bytes that begin before them, or is read for each lane if it is one.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2")]
 unsafe fn strided_words_avx2(to: &[*mut u32], lanes: usize, from: *const u8, stride: isize) -> usize {
@@ -168,6 +168,16 @@ unsafe fn strided_words_avx2(to: &[*mut u32], lanes: usize, from: *const u8, str
         let from = from.wrapping_offset(lane as isize * stride);
         let mut word = 0;
         while word < to.len() {
+            if word + 1 == to.len() {
+                for i in 0..8isize {
+                    // SAFETY: as below.
+                    unsafe {
+                        let one = from.wrapping_offset(i * stride).add(4 * word).cast::<u32>();
+                        to[word].add(lane + i as usize).write(one.read_unaligned());
+                    }
+                }
+                break;
+            }
             let first = word.min(to.len() - FOUR);
             // SAFETY: the caller has all words of all lanes readable, and room in the registers.
             unsafe {

@@ -3,17 +3,17 @@
 //! multiplication.
 //!
 //! The left operand is packed once, in the order in which codes come out of a column's bytes ([`super::few_left`]): as `f32`,
-//! or split into bf16 terms, one (`bfloat`) or two (`half`). Decoded codes are exact in both and every sum is `f32`. Block scales multiply the sums of
-//! 32 elements, or the decoded elements where several rows share them: they are powers of two.
+//! or split into bf16 terms, one (`bfloat`) or two (`half`), or as integers ([`super::few_digits`]). Decoded codes are exact in both and every sum is `f32`. Block scales are powers of two and multiply the sums of
+//! 32 elements, the decoded elements, or the tables by which they are decoded.
 //!
 //! What these kernels cannot do exactly is left to the general ones, column by column: scale codes that could make an element
-//! or a product subnormal, infinite or NaN ([`FewLeft::lowest_code`], 239 … 255), and infinite E5M2 elements beside second terms or in tiles.
+//! or a product subnormal, infinite or NaN ([`FewLeft::scale_codes`]), and infinite E5M2 elements beside second terms or in tiles.
 
 use anymetal_formats::ElementFormat;
 
 use super::few_left::{FewLeft, Layout};
 use super::kernel::{FewJob, FewKernels, ops};
-use super::path::{has_fast_bf16_dots, has_few_rows};
+use super::path::{has_fast_bf16_dots, has_fast_subnormals, has_few_rows};
 use super::product::{Scratch, prepare_few, skinny_columns};
 use super::view::OperandView;
 use super::widen::has_dense_rows;
@@ -22,16 +22,13 @@ use super::{AccumulatorMut, TileError, TilePath};
 /// Rows up to which a product is one of few rows.
 pub const FEW_ROWS: usize = 32;
 
-/// Rows from which on tiles multiply them.
-const TILE_ROWS: usize = 1;
-
 /// A way to multiply few rows, chosen from path and formats. A packed left operand serves every product with an equal way.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct FewProduct {
     pub(super) path: TilePath,
     pub(super) layout: Layout,
-    /// Of a code.
-    pub(super) bits: usize,
+    /// The right operand's.
+    pub(super) format: ElementFormat,
     /// Terms of a left element.
     pub(super) planes: usize,
 }
@@ -41,8 +38,9 @@ impl FewProduct {
     /// rows, other formats, columns that do not lie without gaps, block scales that are not Metal's.
     pub fn choose(path: TilePath, left: &OperandView<'_>, right: &OperandView<'_>) -> Option<FewProduct> {
         use ElementFormat::*;
-        let bits = match right.format {
-            Int4B | UInt4B | Fp4E2M1 | Int2B | UInt2B | Fp8E4M3 | Fp8E5M2 => right.format.bits(),
+        let four_bits = match right.format {
+            Int4B | UInt4B | Fp4E2M1 => true,
+            Int2B | UInt2B | Fp8E4M3 | Fp8E5M2 => false,
             _ => return None,
         };
         let half = match left.format {
@@ -50,9 +48,17 @@ impl FewProduct {
             BF16 => false,
             _ => return None,
         };
+        // Integers past the end of the columns would meet offsets, and sums of longer rows leave their range. Tiles take longer over one
+        // row; beside fast dot products of bf16 integers were not measured.
+        let integers = four_bits
+            && left.valid_rows == 1
+            && left.valid_cols == right.valid_rows
+            && left.valid_cols <= 1 << 20
+            && (path == TilePath::Avx2 || !has_fast_bf16_dots());
         let layout = match path {
             TilePath::Portable => return None,
-            TilePath::Amx if has_few_rows() && left.valid_rows >= TILE_ROWS => Layout::Tiles,
+            _ if integers => Layout::Digits,
+            TilePath::Amx if has_few_rows() => Layout::Tiles,
             TilePath::Avx512 | TilePath::Amx if has_few_rows() => {
                 // Two terms multiply as fast as `f32` at best; one row waits for memory with the fewer instructions.
                 match has_fast_bf16_dots() && (!half || left.valid_rows == 1) {
@@ -60,6 +66,7 @@ impl FewProduct {
                     false => Layout::WideFloats,
                 }
             }
+            _ if half && right.format == Fp8E4M3 && left.valid_rows <= 4 && has_fast_subnormals() => Layout::Raised,
             _ => Layout::Floats,
         };
         let planes = if half && layout.has_terms() { 2 } else { 1 };
@@ -77,7 +84,7 @@ impl FewProduct {
         fits.then_some(FewProduct {
             path,
             layout,
-            bits,
+            format: right.format,
             planes,
         })
     }
@@ -143,6 +150,23 @@ impl Columns {
         (codes.wrapping_add(from), self.blocks - from)
     }
 
+    /// The number at element `k` of a column of 4-bit codes, its scale included, given what the codes mean in bf16.
+    ///
+    /// # Safety
+    /// The column must be one of these, `k` within it, and the scale's code no more than 254.
+    pub unsafe fn four_bits(&self, c: usize, k: usize, words: &[u16; 32]) -> f64 {
+        // SAFETY: the caller's contract.
+        let (byte, scale) = unsafe {
+            let scale = match self.scales.is_null() {
+                true => 127,
+                false => *self.codes(c, k / 32).0,
+            };
+            (*self.column(c).add(k / 2), scale)
+        };
+        let word = words[usize::from(byte >> (k % 2 * 4) & 15)];
+        f64::from(f32::from_bits(u32::from(word) << 16)) * f64::from_bits((u64::from(scale) + 1023 - 127) << 52)
+    }
+
     /// # Safety
     /// The column must be one of these.
     unsafe fn all_bytes(&self, c: usize) -> &[u8] {
@@ -159,6 +183,8 @@ pub(crate) struct FewTable {
     /// The value's lower and upper byte: of codes of 2 or 4 bits, repeated, or of 7, the sign of FP8 left out.
     pub low: [u8; 128],
     pub high: [u8; 128],
+    /// Of 2 or 4 bits: the lower and upper bytes of the values of 16 codes by each scale that keeps them normal numbers.
+    pub scaled: [[[u8; 16]; 2]; 256],
 }
 
 /// The table of a format of 8 bits or fewer that is no 8-bit integer.
@@ -180,9 +206,18 @@ pub(super) fn table(format: ElementFormat) -> &'static FewTable {
             words: [0; 32],
             low: [0; 128],
             high: [0; 128],
+            scaled: [[[0; 16]; 2]; 256],
         };
         if format.bits() < 8 {
             table.words = std::array::from_fn(|code| bf16(code % (1 << format.bits())));
+            for (scale, [low, high]) in table.scaled.iter_mut().enumerate() {
+                let factor = f32::from_bits((scale as u32) << 23);
+                for code in 0..16 {
+                    let value = format.decode_f32((code % (1 << format.bits())) as u64) * factor;
+                    let [_, _, a, b] = value.to_bits().to_le_bytes();
+                    (low[code], high[code]) = (a, b);
+                }
+            }
         }
         for code in 0..128 {
             let value = bf16(code % (1 << format.bits()));
@@ -190,6 +225,37 @@ pub(super) fn table(format: ElementFormat) -> &'static FewTable {
         }
         table
     })
+}
+
+/// 4-bit codes as unsigned bytes: a number is `unit` times what its byte is above `offset`.
+pub(crate) struct FewCodes {
+    pub offset: u8,
+    pub unit: f64,
+    /// Whether the table has the bytes, or the same bits to flip for all of them.
+    pub lookup: bool,
+    pub table: [u8; 16],
+}
+
+impl FewCodes {
+    /// Those of a format of 4 bits.
+    pub fn of(format: ElementFormat) -> FewCodes {
+        let flip = |offset: u8, bits: u8| FewCodes {
+            offset,
+            unit: 1.0,
+            lookup: false,
+            table: [bits; 16],
+        };
+        match format {
+            ElementFormat::UInt4B => flip(0, 0),
+            ElementFormat::Int4B => flip(8, 0x88),
+            _ => FewCodes {
+                offset: 12,
+                unit: 0.5,
+                lookup: true,
+                table: std::array::from_fn(|code| (2.0 * format.decode_f32(code as u64) + 12.0) as u8),
+            },
+        }
+    }
 }
 
 /// Multiplies few rows: `sums` (rows `stride` elements apart) becomes left · right, or grows by it when `accumulate`. `packed`
@@ -214,8 +280,15 @@ pub fn multiply_few(
     let (rows, columns) = (left.valid_rows, right.valid_cols);
     let usable = packed.product == Some(*product) && (packed.rows, packed.k) == (rows, left.valid_cols);
     let ops = ops(product.path);
-    let kernels = match product.layout {
+    let kernels = match packed.layout {
+        // As `choose` has it.
+        Layout::Digits => ops
+            .few_digits
+            .as_ref()
+            .map(|(kernels, _)| kernels)
+            .filter(|_| packed.k == k),
         Layout::Floats => ops.few_floats.as_ref(),
+        Layout::Raised => ops.few_raised.as_ref(),
         Layout::WideFloats => ops.few_wide.as_ref(),
         Layout::Terms => ops.few_terms.as_ref(),
         Layout::Tiles => ops.few_tiles.as_ref(),
@@ -273,11 +346,13 @@ fn run(
     for c in (0..columns.count).step_by(at_once) {
         for row in (0..packed.rows).step_by(kernels.rows) {
             let mut job = FewJob {
-                left: packed.buffer.as_ptr().wrapping_add(row * product.layout.vector_bytes()),
+                left: packed.buffer.as_ptr().wrapping_add(row * packed.layout.vector_bytes()),
                 left_rows: packed.rows,
                 rows: kernels.rows.min(packed.rows - row),
                 planes: product.planes,
                 table: table(right.format),
+                format: right.format,
+                digits: packed.digits.as_ref(),
                 right: Columns {
                     first: columns.column(c),
                     scales: match columns.scales.is_null() {
@@ -308,7 +383,7 @@ fn special_columns(
 ) -> Vec<usize> {
     // Infinities would meet the zeros of second terms, or lose their exponent to a scale that is folded in.
     let infinities = right.format == ElementFormat::Fp8E5M2 && (product.planes == 2 || product.layout == Layout::Tiles);
-    let lowest = packed.lowest_code();
+    let range = packed.scale_codes();
     if columns.scales.is_null() && !infinities {
         return Vec::new();
     }
@@ -317,7 +392,7 @@ fn special_columns(
             // SAFETY: the column is one of these.
             unsafe {
                 let (codes, count) = columns.codes(c, 0);
-                let scaled = !columns.scales.is_null() && (kernels.extreme_codes)(codes, count, lowest);
+                let scaled = !columns.scales.is_null() && (kernels.extreme_codes)(codes, count, range.clone());
                 let infinite = infinities
                     && columns
                         .all_bytes(c)

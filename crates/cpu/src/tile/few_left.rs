@@ -1,25 +1,36 @@
 //! The left operand of a product of few rows, laid out for the kernel that reads it: in the order in which codes come out of a
 //! column's bytes, so that no code has to be moved to its place.
 
+use std::ops::RangeInclusive;
+
 use super::buffer::AlignedBuffer;
-use super::few::FewProduct;
+use super::few::{FewCodes, FewProduct};
+use super::few_digits::{DigitRow, GROUP};
 use super::kernel::{Terms, ops};
 use super::product::Scratch;
 use super::view::OperandView;
 use super::widen::{Part, stage_f32};
 
 /// What a kernel reads, and how many codes it decodes at once.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub(super) enum Layout {
     /// bf16 terms for 64 bytes of a column: vectors of 32, for each vector and plane the rows one after the other.
     Terms,
     /// The same vectors as tiles of 16 pairs × 16 columns: a column for each row and plane.
     Tiles,
     /// `f32` for 32 bytes of a column, in vectors of 8, for each vector the rows one after the other.
+    #[default]
     Floats,
     /// `f32` for 64 bytes of a column, in vectors of 16.
     WideFloats,
+    /// `f32` times [`RAISED`] for 32 bytes of a column: one vector for the first bytes of all words of four, one for the second ones, and so on.
+    Raised,
+    /// One row as integers for 128 bytes of a column ([`few_digits`](super::few_digits)), or `Floats` where they do not hold it.
+    Digits,
 }
+
+/// What keeps products with numbers that are 2^-120 of what they stand for in range; no `half` overflows by it.
+const RAISED: f32 = f32::from_bits((127 + 111) << 23);
 
 /// Rows (columns of a tile) that share a tile.
 pub(crate) const TILE_COLUMNS: usize = 16;
@@ -31,20 +42,23 @@ impl Layout {
     /// Elements that are decoded at once.
     fn chunk(self, bits: usize) -> usize {
         match self {
-            Layout::Floats => 256 / bits,
+            Layout::Floats | Layout::Raised | Layout::Digits => 256 / bits,
             _ => 512 / bits,
         }
     }
 
     /// Elements of a row when packed: those of whole 64 bytes of a column, which the kernels read.
     fn padded(self, bits: usize, k: usize) -> usize {
-        k.next_multiple_of(512 / bits)
+        match self {
+            Layout::Digits => k.next_multiple_of(GROUP),
+            _ => k.next_multiple_of(512 / bits),
+        }
     }
 
     /// Bytes of a vector of one row.
     pub(super) fn vector_bytes(self) -> usize {
         match self {
-            Layout::Floats => 32,
+            Layout::Floats | Layout::Raised | Layout::Digits => 32,
             _ => 64,
         }
     }
@@ -93,6 +107,9 @@ impl TilePlaces {
 #[derive(Debug, Default)]
 pub struct FewLeft {
     pub(super) product: Option<FewProduct>,
+    /// The product's, or what stands in for it.
+    pub(super) layout: Layout,
+    pub(super) digits: Option<DigitRow>,
     pub(super) rows: usize,
     pub(super) k: usize,
     terms: Option<Terms>,
@@ -151,7 +168,7 @@ impl FewLeft {
     /// Packs an M × K operand.
     pub fn pack(&mut self, product: &FewProduct, view: &OperandView<'_>, scratch: &mut Scratch) {
         let (rows, k) = (view.valid_rows, view.valid_cols);
-        let (layout, bits, planes) = (product.layout, product.bits, product.planes);
+        let (mut layout, bits, planes) = (product.layout, product.format.bits(), product.planes);
         let chunk = layout.chunk(bits);
         let padded = layout.padded(bits, k);
         let places = TilePlaces::new(rows, planes);
@@ -198,16 +215,35 @@ impl FewLeft {
                     }
                 }
             }
+            self.digits = None;
+            if let (Layout::Digits, Some((_, kernels))) = (layout, &ops.few_digits) {
+                // The terms that nobody reads make room for the integers.
+                let integers = std::slice::from_raw_parts_mut(terms_base.cast::<i32>(), padded);
+                let values = std::slice::from_raw_parts(values_base, k);
+                let offset = FewCodes::of(product.format).offset.into();
+                self.digits = DigitRow::pack(kernels, offset, values, integers, base);
+                if self.digits.is_none() {
+                    layout = Layout::Floats;
+                }
+            }
+            if layout == Layout::Raised {
+                (ops.scale)(values_base, padded * rows, RAISED);
+            }
             let vector_bytes = layout.vector_bytes();
             let vectors = chunk / if layout.has_terms() { 32 } else { vector_bytes / 4 };
-            for q in 0..padded / chunk {
+            let chunks = if layout == Layout::Digits { 0 } else { padded / chunk };
+            for q in 0..chunks {
                 for row in 0..rows {
                     let values = std::slice::from_raw_parts(values_base.add(row * padded + q * chunk), chunk);
                     let at = |v: usize, plane: usize| {
                         base.add((((q * vectors + v) * planes + plane) * rows + row) * vector_bytes)
                     };
                     match layout {
-                        Layout::Floats => {
+                        Layout::Raised => {
+                            let put = |v: usize, vector| at(v, 0).cast::<[f32; 8]>().write(vector);
+                            reorder::<_, 32, 8>(values, |v, i| 4 * i + v, put);
+                        }
+                        Layout::Floats | Layout::Digits => {
                             reorder_narrow(bits, values, |v, vector| at(v, 0).cast::<[f32; 8]>().write(vector));
                         }
                         Layout::WideFloats => {
@@ -238,6 +274,7 @@ impl FewLeft {
         }
         (scratch.terms, scratch.row) = (terms, values);
         (self.rows, self.k) = (rows, k);
+        self.layout = layout;
         self.terms = Some(found);
         self.product = Some(*product);
     }
@@ -245,11 +282,12 @@ impl FewLeft {
     /// Bytes that rows of K elements take when packed.
     pub(crate) fn bytes(product: &FewProduct, rows: usize, k: usize) -> usize {
         let layout = product.layout;
-        let padded = layout.padded(product.bits, k);
+        let padded = layout.padded(product.format.bits(), k);
         match layout {
             Layout::Tiles => padded / 32 * TilePlaces::new(rows, product.planes).tiles() * TILE,
             Layout::Terms => padded * 2 * product.planes * rows,
-            Layout::Floats | Layout::WideFloats => padded * 4 * rows,
+            // Digits take fewer.
+            Layout::Floats | Layout::WideFloats | Layout::Raised | Layout::Digits => padded * 4 * rows,
         }
     }
 
@@ -274,13 +312,16 @@ impl FewLeft {
         self.terms.map_or(i32::MIN, |terms| terms.least_exponent())
     }
 
-    /// The smallest scale code that leaves every scaled product at 2^-102 at least, where tiles hold scaled elements; where
-    /// sums are scaled after the multiplication, one that leaves every element a normal number.
-    pub(super) fn lowest_code(&self) -> u8 {
-        let lowest = match self.product.map(|product| product.layout) {
-            Some(Layout::Tiles) => 127 - 102 + 16 - self.least_exponent().clamp(-100, 0),
+    /// Scale codes that leave every scaled product at 2^-102 at least, where tiles hold scaled elements; where sums are scaled
+    /// after the multiplication, those that leave every element a normal number, and every sum of integers.
+    pub(super) fn scale_codes(&self) -> RangeInclusive<u8> {
+        let lowest = match self.layout {
+            Layout::Tiles => 127 - 102 + 16 - self.least_exponent().clamp(-100, 0),
+            // Sums are 2^-9 of what they stand for until the end.
+            Layout::Raised => 48,
             _ => 32,
         };
-        lowest.clamp(32, 255) as u8
+        let highest = if self.layout == Layout::Digits { 198 } else { 238 };
+        lowest.clamp(32, 255) as u8..=highest
     }
 }

@@ -21,6 +21,7 @@
 
 mod buffer;
 mod few;
+mod few_digits;
 mod few_left;
 mod kernel;
 mod kind;

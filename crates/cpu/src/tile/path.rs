@@ -120,6 +120,14 @@ fn is_intel() -> bool {
     [vendor.ebx, vendor.edx, vendor.ecx].map(u32::to_le_bytes).concat() == b"GenuineIntel"
 }
 
+/// True where multiplying subnormal numbers takes no longer than others. Intel's processors take an assist of a hundred cycles or more.
+pub(crate) fn has_fast_subnormals() -> bool {
+    #[cfg(target_arch = "x86_64")]
+    return !is_intel();
+    #[cfg(not(target_arch = "x86_64"))]
+    false
+}
+
 /// True where the [`Avx512`](TilePath::Avx512) path has dot products of 8-bit integers.
 pub(crate) fn has_int8_dots() -> bool {
     #[cfg(target_arch = "x86_64")]

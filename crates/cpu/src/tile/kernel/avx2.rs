@@ -44,6 +44,8 @@ pub(super) const OPS_TABLE: Ops = Ops {
     dots_of_groups: None,
     fp8_to_bf16: None,
     few_terms: None,
+    few_raised: Some(super::avx2_few::RAISED_FEW),
+    few_digits: Some((super::avx2_few_digits::FEW, super::avx2_few_digits::DIGIT_KERNELS)),
     few_wide: None,
     few_tiles: None,
     few_floats: Some(super::avx2_few::FEW),

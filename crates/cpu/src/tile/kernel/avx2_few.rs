@@ -5,7 +5,9 @@
 //! first-level cache ([`super::avx2_few_panel`]). Sums of a block of 32 elements are multiplied by the block's scale.
 
 use std::arch::x86_64::*;
+use std::ops::RangeInclusive;
 
+use super::avx2_few_digits::nothing;
 use super::{FewJob, FewKernels, avx2_few_panel};
 use crate::tile::few::Columns;
 
@@ -18,10 +20,22 @@ pub(super) const FEW: FewKernels = FewKernels {
     extreme_codes,
 };
 
-/// The ways to decode: of integers and FP4 of 2 and of 4 bits by table, of FP8 by way of binary16.
+/// For rows of [`Layout::Raised`](crate::tile::few_left::Layout::Raised).
+pub(super) const RAISED_FEW: FewKernels = FewKernels {
+    two_bits: nothing,
+    four_bits: nothing,
+    e4m3: by_raised_rows,
+    e5m2: nothing,
+    rows: 4,
+    extreme_codes,
+};
+
+/// The ways to decode: of integers and FP4 of 2 and of 4 bits by table, of FP8 by way of binary16, and of E4M3 by
+/// moving its bits to their places in `f32`, whose exponent then is 120 too small.
 pub(super) const TWO: u8 = 2;
 pub(super) const FOUR: u8 = 4;
 pub(super) const E4M3: u8 = 43;
+pub(super) const RAISED: u8 = 44;
 pub(super) const E5M2: u8 = 52;
 
 /// Scale codes to 32 bytes.
@@ -48,9 +62,24 @@ pub(super) const fn vectors<const WAY: u8>() -> usize {
     parts::<WAY>() * steps::<WAY>() * 4
 }
 
-/// What decoded values have to be multiplied by: E4M3 codes come out as binary16 numbers with a smaller exponent.
+/// What sums have to be multiplied by: E4M3 codes come out as binary16 or `f32` numbers with a smaller exponent, the rows for the
+/// latter with a larger one.
 pub(super) const fn factor<const WAY: u8>() -> f32 {
-    if WAY == E4M3 { 256.0 } else { 1.0 }
+    match WAY {
+        E4M3 => 256.0,
+        RAISED => 512.0,
+        _ => 1.0,
+    }
+}
+
+/// True where E4M3's NaN has to be looked for: it comes out as a number.
+const fn hides_nan<const WAY: u8>() -> bool {
+    WAY == E4M3 || WAY == RAISED
+}
+
+/// True where block scales are in the tables.
+pub(super) const fn scaled_tables<const WAY: u8>() -> bool {
+    WAY == TWO || WAY == FOUR
 }
 
 /// The lower and the upper byte of each code's bf16 value, both in either half.
@@ -65,6 +94,37 @@ pub(super) unsafe fn bytes_of(job: &FewJob<'_>) -> Bytes {
         _mm256_broadcastsi128_si256(unsafe { _mm_loadu_si128(table.as_ptr().cast()) })
     };
     Bytes(half(&job.table.low), half(&job.table.high))
+}
+
+/// The same bytes for the scales of a part of one half of a chunk, each half of a vector its own.
+///
+/// # Safety
+/// The chunk's cursor must still be there, and there must be scales.
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c")]
+pub(super) unsafe fn scaled_bytes_of<const WAY: u8, const UNIT: usize>(
+    job: &FewJob<'_>,
+    chunk: &Chunk<WAY, UNIT>,
+    half: usize,
+    part: usize,
+) -> Bytes {
+    let [a, b] = match WAY {
+        TWO => [part, part + 2],
+        _ => [0, 1],
+    }
+    .map(|code| {
+        // SAFETY: the chunk's codes are readable.
+        let code = unsafe { *chunk.codes.add(half * scale_codes::<WAY>() + code) };
+        &job.table.scaled[usize::from(code)]
+    });
+    // SAFETY: 16 bytes each.
+    let halves = |i: usize| unsafe {
+        _mm256_inserti128_si256::<1>(
+            _mm256_castsi128_si256(_mm_loadu_si128(a[i].as_ptr().cast())),
+            _mm_loadu_si128(b[i].as_ptr().cast()),
+        )
+    };
+    Bytes(halves(0), halves(1))
 }
 
 /// Four decoded vectors: those of a step of a part of 32 bytes.
@@ -102,6 +162,16 @@ pub(super) unsafe fn decode<const WAY: u8>(table: Bytes, bytes: __m256i, part: u
             let [c, d] = both(words(4 * step as i32 + 2));
             [a, b, c, d]
         }
+        RAISED => {
+            let kept = _mm256_set1_epi32(0x87f0_0000u32 as i32);
+            let both = |words: __m256i| {
+                let words = _mm256_srai_epi16::<4>(words);
+                [_mm256_slli_epi32::<16>(words), words].map(|x| _mm256_castsi256_ps(_mm256_and_si256(x, kept)))
+            };
+            let [a, c] = both(_mm256_slli_epi16::<8>(bytes));
+            let [b, d] = both(bytes);
+            [a, b, c, d]
+        }
         _ => {
             let halves = |words: __m256i| {
                 let words = match WAY {
@@ -130,7 +200,7 @@ pub(super) struct Cursor<const WAY: u8, const UNIT: usize> {
     codes: *const u8,
     /// Chunks that are whole.
     whole: usize,
-    last_bytes: [u8; 64],
+    last_bytes: [u8; 128],
     last_codes: [u8; 8],
 }
 
@@ -156,19 +226,28 @@ impl<const WAY: u8, const UNIT: usize> Cursor<WAY, UNIT> {
             bytes,
             codes,
             whole,
-            last_bytes: [0; 64],
+            last_bytes: [0; 128],
             last_codes: [0; 8],
         };
         // SAFETY: the column's bytes and codes are readable; fewer than a chunk are left.
         unsafe {
-            let at = bytes.add(32 * UNIT * whole);
-            std::ptr::copy_nonoverlapping(at, cursor.last_bytes.as_mut_ptr(), right.bytes % (32 * UNIT));
+            let (at, rest) = (bytes.add(32 * UNIT * whole), right.bytes % (32 * UNIT));
+            if rest > 0 {
+                std::ptr::copy_nonoverlapping(at, cursor.last_bytes.as_mut_ptr(), rest);
+            }
             let before = scale_codes::<WAY>() * UNIT * whole;
             if count > before {
                 std::ptr::copy_nonoverlapping(codes.add(before), cursor.last_codes.as_mut_ptr(), count - before);
             }
         }
         cursor
+    }
+
+    /// The chunks: the first one that is whole and how many are, then one that is not and whether it is there.
+    #[inline(always)]
+    pub fn runs(&self, right: &Columns) -> [(Chunk<WAY, UNIT>, usize); 2] {
+        let rest = usize::from(!right.bytes.is_multiple_of(32 * UNIT));
+        [(self.chunk(0), self.whole), (self.chunk(self.whole), rest)]
     }
 
     /// Chunk `q`, which must begin within the column.
@@ -188,6 +267,15 @@ impl<const WAY: u8, const UNIT: usize> Cursor<WAY, UNIT> {
 }
 
 impl<const WAY: u8, const UNIT: usize> Chunk<WAY, UNIT> {
+    /// The chunk that comes `q` chunks later in a run.
+    #[inline(always)]
+    pub fn after(&self, q: usize) -> Self {
+        Chunk {
+            bytes: self.bytes.wrapping_add(32 * UNIT * q),
+            codes: self.codes.wrapping_add(scale_codes::<WAY>() * UNIT * q),
+        }
+    }
+
     /// 32 of the bytes.
     ///
     /// # Safety
@@ -197,6 +285,15 @@ impl<const WAY: u8, const UNIT: usize> Chunk<WAY, UNIT> {
     pub unsafe fn bytes(&self, half: usize) -> __m256i {
         // SAFETY: the caller's contract.
         unsafe { _mm256_loadu_si256(self.bytes.add(32 * half).cast()) }
+    }
+
+    /// The scale of 32 bytes of FP8. There must be scales.
+    #[inline]
+    #[target_feature(enable = "avx2,fma,f16c")]
+    pub unsafe fn scale(&self, half: usize) -> __m256 {
+        // SAFETY: the caller's contract.
+        let code = unsafe { *self.codes.add(half) };
+        _mm256_broadcast_ss(&POWERS[usize::from(code)])
     }
 
     /// The scale codes, over and over. There must be scales.
@@ -215,23 +312,16 @@ impl<const WAY: u8, const UNIT: usize> Chunk<WAY, UNIT> {
     }
 }
 
-/// The scales of a part of one half of a chunk as powers of two. The codes go to the highest byte of the numbers that they belong
-/// to; a number shifted right by one then is the power.
-#[inline]
-#[target_feature(enable = "avx2,fma,f16c")]
-pub(super) unsafe fn scales<const WAY: u8>(codes: __m256i, half: usize, part: usize) -> __m256 {
-    let place = |code: usize| {
-        let code = (half * scale_codes::<WAY>() + code) as u8;
-        i32::from_le_bytes([0x80, 0x80, 0x80, code])
-    };
-    let [a, b] = match WAY {
-        TWO => [part, part + 2],
-        FOUR => [0, 1],
-        _ => [0, 0],
-    };
-    let places = _mm256_set_m128i(_mm_set1_epi32(place(b)), _mm_set1_epi32(place(a)));
-    _mm256_castsi256_ps(_mm256_srli_epi32::<1>(_mm256_shuffle_epi8(codes, places)))
-}
+/// What scale codes from 1 to 254 stand for: loading one costs less than making it.
+static POWERS: [f32; 256] = {
+    let mut powers = [0.0; 256];
+    let mut code = 0;
+    while code < 256 {
+        powers[code] = f32::from_bits((code as u32) << 23);
+        code += 1;
+    }
+    powers
+};
 
 /// Asks for the bytes that lie `ahead` bytes from one of a column.
 #[inline(always)]
@@ -259,6 +349,48 @@ pub(super) unsafe fn has_nan(most: __m256i) -> bool {
 pub(super) const AHEAD: isize = 4096;
 
 #[target_feature(enable = "avx2,fma,f16c")]
+unsafe fn by_raised_rows(job: &mut FewJob<'_>) {
+    // Some of the numbers are subnormal, which a program may have set its threads to take for zeros.
+    let _subnormals = Subnormals::count();
+    // SAFETY: the contract of FewKernels.
+    unsafe { by_rows::<RAISED>(job) }
+}
+
+/// While this lives, subnormal operands are not taken for zeros.
+struct Subnormals {
+    /// What the thread had set.
+    control: u32,
+}
+
+impl Subnormals {
+    /// The bit of MXCSR that makes them zeros.
+    const ZEROS: u32 = 1 << 6;
+
+    fn count() -> Subnormals {
+        let mut control = 0u32;
+        // SAFETY: stores MXCSR; every x86-64 processor has it.
+        unsafe { std::arch::asm!("stmxcsr [{}]", in(reg) &mut control, options(nostack, preserves_flags)) };
+        if control & Self::ZEROS != 0 {
+            Self::set(control & !Self::ZEROS);
+        }
+        Subnormals { control }
+    }
+
+    fn set(control: u32) {
+        // SAFETY: the thread's own value, but for one bit that tells how subnormal operands count.
+        unsafe { std::arch::asm!("ldmxcsr [{}]", in(reg) &control, options(nostack, preserves_flags)) };
+    }
+}
+
+impl Drop for Subnormals {
+    fn drop(&mut self) {
+        if self.control & Self::ZEROS != 0 {
+            Self::set(self.control);
+        }
+    }
+}
+
+#[target_feature(enable = "avx2,fma,f16c")]
 unsafe fn by_rows<const WAY: u8>(job: &mut FewJob<'_>) {
     // SAFETY: the contract of FewKernels.
     unsafe {
@@ -282,9 +414,13 @@ unsafe fn by_columns<const WAY: u8, const ROWS: usize, const SCALED: bool>(job: 
     // SAFETY: the contract of FewKernels.
     unsafe {
         match ROWS {
-            1 if SCALED => (0..count).for_each(|c| tile::<WAY, ROWS, 1, 2, 2, SCALED>(job, c)),
+            1 if SCALED && !scaled_tables::<WAY>() => {
+                (0..count).for_each(|c| tile::<WAY, ROWS, 1, 2, 2, SCALED>(job, c));
+            }
             1 => (0..count).for_each(|c| tile::<WAY, ROWS, 1, 4, 2, SCALED>(job, c)),
-            2 if SCALED => (0..count).for_each(|c| tile::<WAY, ROWS, 1, 1, 2, SCALED>(job, c)),
+            2 if SCALED && !scaled_tables::<WAY>() => {
+                (0..count).for_each(|c| tile::<WAY, ROWS, 1, 1, 2, SCALED>(job, c));
+            }
             2 => (0..count).for_each(|c| tile::<WAY, ROWS, 1, 4, 2, SCALED>(job, c)),
             _ => {
                 for c in (0..count - count % 2).step_by(2) {
@@ -330,18 +466,25 @@ unsafe fn tile<
                 ask(right, first + c, 32 * UNIT * q, ahead);
                 for half in 0..UNIT {
                     bytes[c][half] = cursors[c].chunk(q).bytes(half);
-                    if WAY == E4M3 {
+                    if hides_nan::<WAY>() {
                         most[c] = largest(most[c], bytes[c][half]);
                     }
                 }
             }
             for half in 0..UNIT {
                 for part in 0..parts::<WAY>() {
-                    let mut block = if SCALED { zero } else { totals };
+                    let sums_scaled = SCALED && !scaled_tables::<WAY>();
+                    let mut block = if sums_scaled { zero } else { totals };
+                    let mut tables = [table; COLUMNS];
+                    if SCALED && scaled_tables::<WAY>() {
+                        for c in 0..COLUMNS {
+                            tables[c] = scaled_bytes_of(job, &cursors[c].chunk(q), half, part);
+                        }
+                    }
                     for step in 0..steps::<WAY>() {
                         let mut decoded = [[_mm256_setzero_ps(); 4]; COLUMNS];
                         for c in 0..COLUMNS {
-                            decoded[c] = decode::<WAY>(table, bytes[c][half], part, step);
+                            decoded[c] = decode::<WAY>(tables[c], bytes[c][half], part, step);
                         }
                         for v in 0..4 {
                             for r in 0..ROWS {
@@ -354,12 +497,12 @@ unsafe fn tile<
                             left = left.add(8 * ROWS);
                         }
                     }
-                    if !SCALED {
+                    if !sums_scaled {
                         totals = block;
                         continue;
                     }
                     for c in 0..COLUMNS {
-                        let scale = scales::<WAY>(cursors[c].chunk(q).codes(), half, part);
+                        let scale = cursors[c].chunk(q).scale(half);
                         for r in 0..ROWS {
                             totals[r][c][0] = _mm256_fmadd_ps(add_up(block[r][c]), scale, totals[r][c][0]);
                         }
@@ -368,7 +511,7 @@ unsafe fn tile<
             }
         }
         for c in 0..COLUMNS {
-            let nan = WAY == E4M3 && has_nan(most[c]);
+            let nan = hides_nan::<WAY>() && has_nan(most[c]);
             for r in 0..ROWS {
                 let sum = super::avx2::add_across(add_up(totals[r][c])) * factor::<WAY>();
                 job.put(r, first + c, if nan { f32::NAN } else { sum });
@@ -387,11 +530,12 @@ unsafe fn add_up<const COUNT: usize>(sums: [__m256; COUNT]) -> __m256 {
     }
 }
 
-/// True where one of the codes is less than the lowest or more than 238.
+/// True where one of the codes is not in a range.
 #[target_feature(enable = "avx2,fma,f16c")]
-unsafe fn extreme_codes(codes: *const u8, count: usize, lowest: u8) -> bool {
+unsafe fn extreme_codes(codes: *const u8, count: usize, range: RangeInclusive<u8>) -> bool {
+    let (lowest, highest) = range.into_inner();
     // SAFETY: the caller vouches for `count` codes.
     let codes = unsafe { std::slice::from_raw_parts(codes, count) };
     let largest = codes.iter().fold(0, |most, &code| most.max(code.wrapping_sub(lowest)));
-    lowest > 238 || largest > 238 - lowest
+    lowest > highest || largest > highest - lowest
 }

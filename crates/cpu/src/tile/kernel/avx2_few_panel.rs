@@ -7,7 +7,8 @@ use std::mem::MaybeUninit;
 
 use super::FewJob;
 use super::avx2_few::{
-    AHEAD, Cursor, E4M3, ask, bytes_of, decode, factor, has_nan, largest, parts, scales, steps, vectors,
+    AHEAD, Cursor, E4M3, ask, bytes_of, decode, factor, has_nan, largest, parts, scaled_bytes_of, scaled_tables, steps,
+    vectors,
 };
 
 /// Rows at most.
@@ -130,12 +131,16 @@ unsafe fn fill_scaled<const WAY: u8, const SCALED: bool>(
                 }
                 for part in 0..parts::<WAY>() {
                     let mut scale = _mm256_set1_ps(factor::<WAY>());
+                    let mut table = table;
                     if SCALED {
-                        scale = _mm256_mul_ps(scale, scales::<WAY>(chunk.codes(), half, part));
+                        match scaled_tables::<WAY>() {
+                            true => table = scaled_bytes_of(job, &chunk, half, part),
+                            false => scale = _mm256_mul_ps(scale, chunk.scale(half)),
+                        }
                     }
                     for step in 0..steps::<WAY>() {
                         for value in decode::<WAY>(table, bytes, part, step) {
-                            let plain = !SCALED && WAY != E4M3;
+                            let plain = scaled_tables::<WAY>() || (!SCALED && WAY != E4M3);
                             *to = if plain { value } else { _mm256_mul_ps(value, scale) };
                             to = to.add(1);
                         }

@@ -7,6 +7,7 @@
 //! added up in `f32`.
 
 use std::arch::x86_64::*;
+use std::ops::RangeInclusive;
 
 use super::{FewJob, FewKernels};
 use crate::tile::few::Columns;
@@ -184,11 +185,12 @@ pub(super) unsafe fn codes_of(right: &Columns, column: usize, q: usize, per_chun
     }
 }
 
-/// True where one of the codes is less than the lowest or more than 238.
+/// True where one of the codes is not in a range.
 #[target_feature(enable = "avx512f,avx512bw")]
-pub(super) unsafe fn extreme_codes(codes: *const u8, count: usize, lowest: u8) -> bool {
+pub(super) unsafe fn extreme_codes(codes: *const u8, count: usize, range: RangeInclusive<u8>) -> bool {
+    let (lowest, highest) = range.into_inner();
     let mut extreme = 0;
-    let most = _mm512_set1_epi8(238u8.saturating_sub(lowest) as i8);
+    let most = _mm512_set1_epi8(highest.saturating_sub(lowest) as i8);
     for i in (0..count).step_by(64) {
         let mask = u64::MAX >> (64 - (count - i).min(64));
         // SAFETY: the caller vouches for `count` codes.
@@ -196,5 +198,5 @@ pub(super) unsafe fn extreme_codes(codes: *const u8, count: usize, lowest: u8) -
         let codes = _mm512_sub_epi8(codes, _mm512_set1_epi8(lowest as i8));
         extreme |= _mm512_mask_cmpgt_epu8_mask(mask, codes, most);
     }
-    lowest > 238 || extreme != 0
+    lowest > highest || extreme != 0
 }

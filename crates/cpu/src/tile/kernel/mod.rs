@@ -14,6 +14,8 @@ mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx2_few;
 #[cfg(target_arch = "x86_64")]
+mod avx2_few_digits;
+#[cfg(target_arch = "x86_64")]
 mod avx2_few_panel;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
@@ -28,10 +30,13 @@ mod avx512_few_wide;
 #[cfg(target_arch = "x86_64")]
 mod avx512_pack;
 
+use std::ops::RangeInclusive;
+
 use anymetal_formats::ElementFormat;
 
 use super::TilePath;
 use super::few::{Columns, FewTable};
+use super::few_digits::DigitRow;
 
 /// Elements of `src` to `f32`: (source bytes, elements, destination).
 pub(crate) type Widen = unsafe fn(*const u8, usize, *mut f32);
@@ -179,6 +184,10 @@ pub(crate) struct Ops {
     pub few_terms: Option<FewKernels>,
     /// The same with a left operand of `f32` in vectors of 8.
     pub few_floats: Option<FewKernels>,
+    /// One row by 4-bit codes ([`Layout::Digits`](super::few_left::Layout::Digits)), and what makes the digits.
+    pub few_digits: Option<(FewKernels, DigitKernels)>,
+    /// Up to four rows by E4M3 ([`Layout::Raised`](super::few_left::Layout::Raised)).
+    pub few_raised: Option<FewKernels>,
     /// The same in vectors of 16; for the instructions ask as for `few_terms`.
     pub few_wide: Option<FewKernels>,
     /// The same with bf16 terms in tiles, for the path that has them.
@@ -229,6 +238,10 @@ pub(crate) struct FewJob<'a> {
     pub rows: usize,
     pub planes: usize,
     pub table: &'static FewTable,
+    /// Of the right operand.
+    pub format: ElementFormat,
+    /// What the row stands for where it is packed as digits.
+    pub digits: Option<&'a DigitRow>,
     pub right: Columns,
     pub sums: &'a mut [f32],
     pub stride: usize,
@@ -256,8 +269,19 @@ pub(crate) struct FewKernels {
     pub e5m2: unsafe fn(&mut FewJob<'_>),
     /// Rows that a kernel takes at most.
     pub rows: usize,
-    /// Whether one of so many scale codes is less than the one given or more than 238.
-    pub extreme_codes: unsafe fn(*const u8, usize, u8) -> bool,
+    /// Whether one of so many scale codes is not in a range.
+    pub extreme_codes: unsafe fn(*const u8, usize, RangeInclusive<u8>) -> bool,
+}
+
+/// What packs rows as digits.
+pub(crate) struct DigitKernels {
+    /// The largest magnitude, NaN above all.
+    pub largest: unsafe fn(&[f32]) -> f32,
+    /// Multiples of a unit, given its inverse, as integers. Elements that are none, or larger than a magnitude, become zeros and
+    /// are counted. There must be room for all.
+    pub integers: unsafe fn(&[f32], f32, f32, *mut i32) -> usize,
+    /// The digits of a group of integers, in the order of [`few_digits`](super::few_digits): 768 bytes, aligned to 32.
+    pub digits: unsafe fn(*const i32, *mut u8),
 }
 
 /// The table of a path. The caller has checked that the machine has it.

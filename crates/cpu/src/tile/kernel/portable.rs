@@ -37,6 +37,8 @@ pub(super) static OPS: Ops = Ops {
     dots_of_groups: None,
     fp8_to_bf16: None,
     few_terms: None,
+    few_raised: None,
+    few_digits: None,
     few_wide: None,
     few_tiles: None,
     few_floats: None,
