@@ -4,7 +4,7 @@
 //   grid          threadgroups (ceil(Tq / 64), Hq, B)
 //   threads       128: four SIMD-groups of 16 rows each
 //
-//   kernel name   flash_attention_{f16,bf16}_d{64,128}[_causal]_x8
+//   kernel name   flash_attention_{f32,f16,bf16}_d{64,128}[_causal]_x8
 //   grid          threadgroups (ceil(Tq / 128), Hq, B)
 //   threads       256: eight SIMD-groups of 16 rows each, which walk the same keys together
 //   needs         at least 128 keys and a positive scale
@@ -110,8 +110,8 @@ void flash_attention_x8(device T* q [[buffer(0)]],
                         uint3 tgs [[threadgroups_per_grid]],
                         uint sgid [[simdgroup_index_in_threadgroup]])
 {
-    // Narrow heads leave room for a second threadgroup beside this one.
-    constexpr int keys = D <= 64 ? 64 : 128;
+    // Narrow heads leave room for a second threadgroup beside this one; wide ones of float fill the registers.
+    constexpr int keys = D <= 64 || sizeof(T) > 2 ? 64 : 128;
     // Half of the SIMD-groups at a time use it.
     threadgroup float scratch[block_simdgroups / 2 * anymetal::attention_rows * keys];
     // Later rows see more keys: they go first.
@@ -245,6 +245,14 @@ ATTENTION_OF_TYPE("f16", half)
 ATTENTION_OF_TYPE("bf16", bfloat)
 #endif
 
+#if ATTENTION_TYPES & 1 && ATTENTION_DIMS & 2
+ATTENTION_X8("f32", float, 64)
+ATTENTION_CAUSAL_X8("f32", float, 64)
+#endif
+#if ATTENTION_TYPES & 1 && ATTENTION_DIMS & 8
+ATTENTION_X8("f32", float, 128)
+ATTENTION_CAUSAL_X8("f32", float, 128)
+#endif
 #if ATTENTION_TYPES & 2 && ATTENTION_DIMS & 2
 ATTENTION_X8("f16", half, 64)
 ATTENTION_CAUSAL_X8("f16", half, 64)

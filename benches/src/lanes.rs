@@ -5,7 +5,7 @@ use anymetal::{Device, ElementFormat, ExecutionOptions, FunctionConstants, Size}
 use crate::kernels::{filled, ints, library, time};
 use crate::{Result, report};
 
-/// FlashAttention, 8 heads, not causal: lengths 1024 and 4096, head dimensions 64 and 128, in `f32` and `bf16`. The names
+/// FlashAttention by eight SIMD-groups, 8 heads, not causal: lengths 1024 and 4096, head dimensions 64 and 128, in `f32` and `bf16`. The names
 /// with `_fallback` answer the layout query of the second product with false, so P goes through threadgroup memory.
 /// Only names and shapes that contain `wanted` are measured.
 pub fn attention(seconds: f64, wanted: &str) -> Result<()> {
@@ -19,7 +19,7 @@ pub fn attention(seconds: f64, wanted: &str) -> Result<()> {
             let mut sizes = ints(&[length as i32, length as i32, HEADS as i32, HEADS as i32, 0]);
             sizes.extend((1.0 / (dim as f32).sqrt()).to_le_bytes());
             sizes.extend([0u8; 12]);
-            let groups = [length / 64, HEADS, 1];
+            let groups = [length / 128, HEADS, 1];
             for (suffix, fallback) in [("", false), ("_fallback", true)] {
                 let name = format!("attention_{name}{suffix}");
                 let shape = format!("{HEADS}x{length}x{dim}");
@@ -27,12 +27,12 @@ pub fn attention(seconds: f64, wanted: &str) -> Result<()> {
                     continue;
                 }
                 let pipeline = library.pipeline_with(
-                    &format!("flash_{}_d{dim}", name.trim_end_matches("_fallback")),
+                    &format!("flash_{}_d{dim}_x8", name.trim_end_matches("_fallback")),
                     &FunctionConstants::new(),
                     &ExecutionOptions::new().with_force_incompatible(fallback),
                 )?;
                 let buffers = [&q, &k, &v, &o];
-                let times = time(seconds, &device, &pipeline, &buffers, (4, &sizes), groups, 128)?;
+                let times = time(seconds, &device, &pipeline, &buffers, (4, &sizes), groups, 256)?;
                 report(&name, &shape, times);
             }
         }

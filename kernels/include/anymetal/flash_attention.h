@@ -292,7 +292,7 @@ inline void flash_attention_rows(attention_head<T> q_head,
 /// are those of the whole threadgroup, nobody leaves early, and rows past the end are cut off by the extents of Q and O. The last block of
 /// keys begins so early that it is whole, too; the keys that the block before it had are masked.
 ///
-/// T       half or bfloat
+/// T       element type of Q, K, V and O: float, half or bfloat
 /// BK      keys of a block; the head has at least as many
 /// scale   factor of Q·Kᵀ, positive
 /// scratch 16 · BK floats, for this SIMD-group alone; only used where a destination cannot become an input
@@ -313,8 +313,6 @@ inline void flash_attention_blocks(attention_head<T> q_head,
     constexpr int ROWS = attention_rows;
     static_assert(D % 16 == 0, "the head dimension must be a multiple of 16");
     static_assert(BK % 16 == 0, "the block of keys must be a multiple of 16");
-    static_assert(sizeof(T) == 2, "P is rounded to the precision of T");
-
     using head_view = tensor<device T, dextents<int, 2>, tensor_inline>;
     using scratch_view = tensor<threadgroup float, dextents<int, 2>, tensor_inline>;
 
@@ -323,8 +321,9 @@ inline void flash_attention_blocks(attention_head<T> q_head,
     head_view v(v_head.base, dextents<int, 2>(D, v_head.length), array<int, 2>({1, v_head.stride}));
 
     constexpr auto qk_descriptor = matmul2d_descriptor(ROWS, BK, D, false, true, false);
-    constexpr auto pv_descriptor =
-        matmul2d_descriptor(ROWS, D, BK, false, false, true, matmul2d_descriptor::mode::multiply_accumulate);
+    // Beside 16-bit values P may be rounded to their precision.
+    constexpr auto pv_descriptor = matmul2d_descriptor(
+        ROWS, D, BK, false, false, sizeof(T) == 2, matmul2d_descriptor::mode::multiply_accumulate);
     matmul2d<qk_descriptor, execution_simdgroup> qk_op;
     matmul2d<pv_descriptor, execution_simdgroup> pv_op;
 

@@ -87,7 +87,7 @@ pub(crate) struct View {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Varies {
     Nothing,
-    /// The origin in one dimension.
+    /// The origin in one dimension, and perhaps what the view has there of its own.
     Origin(u8),
     More,
 }

@@ -67,9 +67,14 @@ impl Lower<'_> {
         let mut varying = 0;
         view.visit(&mut |reg, _| varying += usize::from(!reg.is_uniform()));
         let origin = view.origin.iter().position(|reg| !reg.is_uniform());
-        view.varies = match (varying, origin) {
-            (0, _) => Varies::Nothing,
-            (1, Some(dimension)) => Varies::Origin(dimension as u8),
+        // What is left from an origin on varies with it.
+        let extent = |dimension: usize| match view.extents[dimension] {
+            ViewExtent::Dynamic(reg) => usize::from(!reg.is_uniform()),
+            _ => 0,
+        };
+        view.varies = match origin {
+            None if varying == 0 => Varies::Nothing,
+            Some(dimension) if varying == 1 + extent(dimension) => Varies::Origin(dimension as u8),
             _ => Varies::More,
         };
         Ok(view)

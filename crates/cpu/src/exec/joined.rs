@@ -73,14 +73,20 @@ impl Worker<'_> {
         }))
     }
 
-    /// Does each instance's view start `rows` rows after the one before it, and differ in nothing else?
+    /// Does each instance's view start `rows` rows after the one before it, have as many, and differ in nothing else?
     fn steps(&self, view: &View, rows: usize, count: usize, simdgroups: usize) -> bool {
         if view.varies != Varies::Origin(1) || view.scales.is_some() || matches!(view.extents[1], ViewExtent::Static(_))
         {
             return false;
         }
-        let origin = |instance: usize| self.lane_value(view.origin[1], instance * CHUNK * simdgroups.max(1)) as i64;
-        let first = origin(0);
-        (1..count).all(|instance| origin(instance) == first.wrapping_add((instance * rows) as i64))
+        let value = |reg, instance: usize| self.lane_value(reg, instance * CHUNK * simdgroups.max(1)) as i64;
+        let first = value(view.origin[1], 0);
+        (1..count).all(|instance| {
+            let enough = match view.extents[1] {
+                ViewExtent::Dynamic(own) => value(own, instance) >= rows as i64,
+                _ => true,
+            };
+            enough && value(view.origin[1], instance) == first.wrapping_add((instance * rows) as i64)
+        })
     }
 }

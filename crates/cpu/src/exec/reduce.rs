@@ -1,5 +1,8 @@
 //! Reductions of a tile's rows or columns.
 
+#[cfg(target_arch = "x86_64")]
+use std::arch::x86_64::*;
+
 use anymetal_ir::{ReduceAxis, ReduceOp};
 
 use crate::lanes::Isa;
@@ -52,12 +55,42 @@ unsafe fn f32_body(
     }
 }
 
+/// The fours of a vector.
+#[cfg(target_arch = "x86_64")]
+#[inline]
+#[target_feature(enable = "avx2,fma")]
+fn fours_of_8(x: __m256) -> [__m128; 2] {
+    [_mm256_castps256_ps128(x), _mm256_extractf128_ps::<1>(x)]
+}
+
+/// The fours of a vector.
+#[cfg(target_arch = "x86_64")]
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")]
+fn fours_of_16(x: __m512) -> [__m128; 4] {
+    let (low, high) = (_mm512_castps512_ps256(x), _mm512_extractf32x8_ps::<1>(x));
+    let ([a, b], [c, d]) = (fours_of_8(low), fours_of_8(high));
+    [a, b, c, d]
+}
+
+/// Four and four, in the order that skips NaN: see below.
+#[cfg(target_arch = "x86_64")]
+#[inline]
+#[target_feature(enable = "avx2,fma")]
+fn fours<const OP: u8>(low: __m128, high: __m128) -> __m128 {
+    match OP {
+        0 => _mm_add_ps(low, high),
+        1 => _mm_max_ps(high, low),
+        _ => _mm_min_ps(high, low),
+    }
+}
+
 /// Code for vectors of a width: rows in strands that are combined in a tree, columns as the compiler does them.
 ///
 /// The instructions for maximum and minimum give their second operand where one is NaN. Strands start from what changes nothing,
 /// which is a number, and are always the second operand; so NaN is skipped, as by `f32::max`.
 macro_rules! vector_reduction {
-    ($name:ident, $rows:ident, $features:literal, $width:literal, $set:ident, $load:ident, $store:ident, $add:ident,
+    ($name:ident, $rows:ident, $features:literal, $width:literal, $set:ident, $load:ident, $fours:ident, $add:ident,
      $max:ident, $min:ident) => {
         /// # Safety
         /// As for [`f32_body`], on a machine with the instructions; the identity is no NaN.
@@ -70,7 +103,6 @@ macro_rules! vector_reduction {
             count: usize,
             identity: f32,
         ) {
-            use std::arch::x86_64::*;
             let op = [ReduceOp::Sum, ReduceOp::Max, ReduceOp::Min][OP as usize];
             // −0 + x is x for every x.
             let start = $set(if OP == 0 { -0.0 } else { identity });
@@ -88,19 +120,14 @@ macro_rules! vector_reduction {
                             _ => $min(x, strands),
                         };
                     }
-                    let mut parts = [0f32; 16];
-                    $store(parts.as_mut_ptr(), strands);
-                    let mut low = _mm_loadu_ps(parts.as_ptr());
-                    for at in (4..$width).step_by(4) {
-                        let high = _mm_loadu_ps(parts.as_ptr().add(at));
-                        low = match OP {
-                            0 => _mm_add_ps(low, high),
-                            1 => _mm_max_ps(high, low),
-                            _ => _mm_min_ps(high, low),
-                        };
+                    // Fours are combined in their order, then the halves of what remains, all in registers.
+                    let parts: [__m128; $width / 4] = $fours(strands);
+                    let mut low = parts[0];
+                    for &part in &parts[1..] {
+                        low = fours::<OP>(low, part);
                     }
-                    _mm_storeu_ps(parts.as_mut_ptr(), low);
-                    let pair = [combine(op, parts[0], parts[2]), combine(op, parts[1], parts[3])];
+                    low = fours::<OP>(low, _mm_movehl_ps(low, low));
+                    let pair = [_mm_cvtss_f32(low), _mm_cvtss_f32(_mm_movehdup_ps(low))];
                     let mut total = combine(op, identity, combine(op, pair[0], pair[1]));
                     for at in whole..columns {
                         total = combine(op, total, *row.add(at));
@@ -148,7 +175,7 @@ vector_reduction!(
     8,
     _mm256_set1_ps,
     _mm256_loadu_ps,
-    _mm256_storeu_ps,
+    fours_of_8,
     _mm256_add_ps,
     _mm256_max_ps,
     _mm256_min_ps
@@ -160,7 +187,7 @@ vector_reduction!(
     16,
     _mm512_set1_ps,
     _mm512_loadu_ps,
-    _mm512_storeu_ps,
+    fours_of_16,
     _mm512_add_ps,
     _mm512_max_ps,
     _mm512_min_ps

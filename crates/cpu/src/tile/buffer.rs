@@ -12,6 +12,10 @@ pub(crate) struct AlignedBuffer {
 }
 
 impl AlignedBuffer {
+    pub const fn new() -> Self {
+        AlignedBuffer { lines: Vec::new() }
+    }
+
     /// Makes room for `bytes` and gives the start. Contents are unspecified (but initialised).
     pub fn reserve(&mut self, bytes: usize) -> *mut u8 {
         let lines = bytes.div_ceil(64);

@@ -29,6 +29,7 @@ pub(crate) mod model;
 mod pack;
 mod path;
 mod product;
+mod strips;
 pub mod vector;
 mod view;
 mod widen;

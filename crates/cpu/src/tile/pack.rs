@@ -6,7 +6,7 @@ use super::buffer::AlignedBuffer;
 use super::few::table;
 use super::kernel::{Fp8Row, Ops, Terms, ops};
 use super::kind::{Accumulation, Blocking, Lane, Product, panel_width};
-use super::path::has_few_rows;
+use super::path::{has_bf16_dots, has_few_rows};
 use super::view::OperandView;
 use super::widen::{Part, has_dense_rows, stage_bytes, stage_f32};
 use super::{Scratch, TilePath};
@@ -554,6 +554,10 @@ unsafe fn tiles_of(
 ) -> Terms {
     let mut found = Terms::NONE;
     let row_bytes = filled * 4;
+    // Rows of `float` are rounded on their way into the tiles.
+    let plain =
+        lane == Lane::Bf16 && view.format == ElementFormat::F32 && view.scales.is_none() && has_dense_rows(view);
+    let rounded = ops.round_tiles.filter(|_| plain && has_bf16_dots());
     let mut stage = std::mem::take(&mut scratch.stage);
     // SAFETY: by the caller's contract; 16 staged rows of whole 64-byte pieces fill the tiles of a strip.
     unsafe {
@@ -568,6 +572,15 @@ unsafe fn tiles_of(
                 rows: (part.rows - first).min(16),
                 ..part
             };
+            if let Some(round) = rounded {
+                let src = view.address(some.row, some.col);
+                let strip = tiles.dst.add(first * tiles.row_bytes);
+                let stride = view.row_stride as isize * 4;
+                if let Some(terms) = round(src, stride, some.rows, some.cols, filled / 16, strip) {
+                    found = found.merge(terms);
+                    continue;
+                }
+            }
             found = found.merge(rows_of(ops, lane, view, some, rows, scratch));
             zero_tails(rows, lane, some.rows, some.cols, row_bytes);
             for p in 0..lane.planes() {
@@ -715,16 +728,29 @@ unsafe fn panels_of_rows(
         // A group's rows in each plane; the last group may lack some, which are zero.
         let staged_plane = group * row_bytes;
         let staged = stage.reserve(staged_plane * lane.planes());
-        // Bytes that a lane takes as they are need no staging.
-        let as_they_are = lane.bytes() == 1 && view.format.bits() == 8 && has_dense_rows(view);
+        // Bytes need no staging, neither those that a lane takes as they are nor those that it widens.
+        let bytes = matches!(lane, Lane::I16 | Lane::I8 | Lane::U8) && view.format.bits() == 8 && has_dense_rows(view);
+        let pairs = if view.format.is_signed() {
+            ops.i8_pairs
+        } else {
+            ops.u8_pairs
+        };
         for g in 0..panels.filled {
             let k = g * group;
             let count = part.rows.saturating_sub(k).min(group);
-            if as_they_are && count == group {
+            if bytes && count == group {
                 let at = |i: usize, first: usize| view.address(part.row + k + i, part.col + first);
+                for i in 0..group {
+                    prefetch(
+                        at(i, 0).wrapping_offset(GROUPS_AHEAD * (group as i64 * view.row_stride) as isize),
+                        part.cols,
+                    );
+                }
                 for (first, count, dst) in each_panel(panels.dst.add(g * row_step)) {
-                    let rows = [at(0, first), at(1, first), at(2, first), at(3, first)];
-                    (ops.interleave4)(rows, count, dst);
+                    match lane {
+                        Lane::I16 => pairs([at(0, first), at(1, first)], count, dst),
+                        _ => (ops.interleave4)([at(0, first), at(1, first), at(2, first), at(3, first)], count, dst),
+                    }
                     dst.add(count * 4).write_bytes(0, (panels.width - count) * 4);
                 }
                 continue;
@@ -763,6 +789,22 @@ unsafe fn panels_of_rows(
         scratch.stage = stage;
         found
     }
+}
+
+/// Groups from the one that goes into panels to the one that is asked for.
+const GROUPS_AHEAD: isize = 4;
+
+/// Asks for some bytes, which need not be there: rows far apart are a new page each, which the processor does not see coming.
+#[inline(always)]
+fn prefetch(first: *const u8, bytes: usize) {
+    #[cfg(target_arch = "x86_64")]
+    for at in (0..bytes).step_by(64) {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        // SAFETY: every x86-64 processor has the instruction, which faults on no address.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(first.wrapping_add(at).cast()) };
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = (first, bytes);
 }
 
 /// Zeros in the columns of a panel from `from` on.

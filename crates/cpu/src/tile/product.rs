@@ -7,9 +7,10 @@ use anymetal_formats::ElementFormat;
 use super::buffer::AlignedBuffer;
 use super::few::{FewProduct, matmul_few};
 use super::few_left::FewLeft;
-use super::kernel::{Dots, Ops, Strip, ops};
+use super::kernel::{Dots, Ops, ops};
 use super::kind::{Accumulation, Blocking, Lane, Product, panel_width};
-use super::pack::{LeftLayout, PackedLeft, PackedRight, RightLayout};
+use super::pack::{LeftLayout, PackedLeft, PackedRight};
+use super::strips::{Kernel, Span, Target, plain, strips};
 use super::view::OperandView;
 use super::widen::{Part, has_dense_rows, stage_f32};
 use super::{TileError, TilePath};
@@ -50,23 +51,6 @@ impl<'a> From<&'a mut [i32]> for AccumulatorMut<'a> {
     fn from(sums: &'a mut [i32]) -> Self {
         AccumulatorMut::I32(sums)
     }
-}
-
-/// An accumulator whose size has been checked.
-#[derive(Clone, Copy)]
-struct Target<T> {
-    first: *mut T,
-    stride: usize,
-    accumulate: bool,
-}
-
-/// What a product runs over: rows and columns that are valid in the operands, and the K valid in both.
-#[derive(Clone)]
-struct Span {
-    rows: Range<usize>,
-    cols: Range<usize>,
-    k: usize,
-    blocking: Blocking,
 }
 
 /// Multiplies two packed operands: `sums` (rows `stride` elements apart) becomes left · right, or grows by it when
@@ -238,70 +222,6 @@ fn prepare<T: Copy + Default>(
     })
 }
 
-/// Rows that are multiplied with all panels before the next ones: with 1 KiB a row, a part of the second-level cache.
-const ROWS_TOGETHER: usize = 192;
-
-/// A micro-kernel, with what it prepares for a panel before the strips pass over it.
-trait Kernel<T> {
-    type Panel;
-
-    /// # Safety
-    /// The panel must hold so many groups.
-    unsafe fn prepare(&self, panel: *const u8, groups: usize) -> Self::Panel;
-
-    /// # Safety
-    /// As for [`Strip`].
-    unsafe fn strip(
-        &self,
-        prepared: &Self::Panel,
-        rows: usize,
-        cols: usize,
-        groups: usize,
-        left: (*const u8, isize),
-        panel: *const u8,
-        target: Target<T>,
-    );
-}
-
-/// A micro-kernel that prepares nothing.
-struct Plain<T>(Strip<T>);
-
-fn plain<T>(strip: Strip<T>) -> Plain<T> {
-    Plain(strip)
-}
-
-impl<T> Kernel<T> for Plain<T> {
-    type Panel = ();
-
-    unsafe fn prepare(&self, _: *const u8, _: usize) {}
-
-    unsafe fn strip(
-        &self,
-        (): &(),
-        rows: usize,
-        cols: usize,
-        groups: usize,
-        (left, left_stride): (*const u8, isize),
-        panel: *const u8,
-        to: Target<T>,
-    ) {
-        // SAFETY: the caller's contract.
-        unsafe {
-            (self.0)(
-                rows,
-                cols,
-                groups,
-                left,
-                left_stride,
-                panel,
-                to.first,
-                to.stride,
-                to.accumulate,
-            )
-        }
-    }
-}
-
 /// 8-bit integers with the left operand shifted: sums start from what takes the shift back.
 struct Shifted<'a> {
     dots: &'a Dots,
@@ -367,64 +287,6 @@ fn dots_of(ops: &Ops) -> &Dots {
 fn flushes(left: &PackedLeft, right: &PackedRight) -> bool {
     let (l, r) = (left.header.terms.least_exponent(), right.header.terms.least_exponent());
     l < -126 || r < -126 || l + r < -102
-}
-
-/// Runs a micro-kernel over everything.
-///
-/// # Safety
-/// The layouts must hold the span, the target its rows and columns, and the machine must have what the kernel needs.
-unsafe fn strips<T, K: Kernel<T>>(
-    kernel: &K,
-    ops: &Ops,
-    span: &Span,
-    left: LeftLayout,
-    right: RightLayout,
-    width: usize,
-    target: Target<T>,
-) {
-    let (rows, cols) = (span.rows.len(), span.cols.len());
-    let total = span.k.div_ceil(span.blocking.group);
-    let first_panel = (span.cols.start / width) as isize;
-    for (kb, g0) in (0..total).step_by(span.blocking.groups).enumerate() {
-        let groups = span.blocking.groups.min(total - g0);
-        let accumulate = target.accumulate || kb > 0;
-        for r0 in (0..rows).step_by(ROWS_TOGETHER) {
-            let together = ROWS_TOGETHER.min(rows - r0);
-            // Strips of nearly equal height, so that the last one is not a sliver.
-            let count = together.div_ceil(ops.strip_rows);
-            let (height, taller) = (together / count, together % count);
-            for c0 in (0..cols).step_by(width) {
-                // SAFETY: panel and rows lie in the layouts, and the target holds row r0 + row and column c0.
-                unsafe {
-                    let panel = right.base.offset(
-                        kb as isize * right.block_stride + (first_panel + (c0 / width) as isize) * right.panel_stride,
-                    );
-                    let prepared = kernel.prepare(panel, groups);
-                    let block = left.base.offset(kb as isize * left.block_stride);
-                    let mut row = r0;
-                    for i in 0..count {
-                        let height = height + usize::from(i < taller);
-                        let rows = block.offset((span.rows.start + row) as isize * left.row_stride);
-                        let to = Target {
-                            first: target.first.add(row * target.stride + c0),
-                            stride: target.stride,
-                            accumulate,
-                        };
-                        kernel.strip(
-                            &prepared,
-                            height,
-                            width.min(cols - c0),
-                            groups,
-                            (rows, left.row_stride),
-                            panel,
-                            to,
-                        );
-                        row += height;
-                    }
-                }
-            }
-        }
-    }
 }
 
 /// A product of bf16 lanes on AMX tiles, or exactly on AVX-512 where tiles would flush or mix up values.

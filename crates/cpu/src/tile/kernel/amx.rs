@@ -5,6 +5,7 @@
 //! come near that range to [`bf16_exact`], which reads the same packed memory with AVX-512.
 
 use std::arch::asm;
+use std::mem::MaybeUninit;
 use std::ops::Range;
 
 use crate::tile::pack::{LeftLayout, RightLayout};
@@ -56,6 +57,14 @@ struct Segment {
     left: [*const u8; 2],
     right: [*const u8; 2],
     steps: usize,
+}
+
+impl Segment {
+    const NONE: Segment = Segment {
+        left: [std::ptr::null(); 2],
+        right: [std::ptr::null(); 2],
+        steps: 0,
+    };
 }
 
 /// Where a block's four tiles (row-major) come from and go to: first number and bytes from row to row. `load` says whether
@@ -226,7 +235,7 @@ const ROWS_TOGETHER: usize = 256;
 ///
 /// # Safety
 /// As for [`bf16`]; the blocks' sums must have the accumulator's type.
-unsafe fn product<T: Copy + Default>(
+unsafe fn product<T: Copy>(
     operands: &Operands,
     blocks: &Blocks,
     group: usize,
@@ -249,7 +258,7 @@ unsafe fn product<T: Copy + Default>(
     }
     let total = operands.k.div_ceil(group);
     // Edges go through here: 2 × 2 tiles, row-major.
-    let mut edge = [[T::default(); 2 * SIDE]; 2 * SIDE];
+    let mut edge = [const { [const { MaybeUninit::<T>::uninit() }; 2 * SIDE] }; 2 * SIDE];
     // A part need not start at a tile's first row. Tiles start at multiples of 16 rows; rows before the part are dropped.
     let first_tile = operands.rows.start / SIDE;
     let before = operands.rows.start % SIDE;
@@ -296,7 +305,9 @@ unsafe fn product<T: Copy + Default>(
                             for row in from..to {
                                 let line = c.add(row as usize * ldc + p * SIDE);
                                 let line = std::slice::from_raw_parts_mut(line, width);
-                                for (old, &new) in line.iter_mut().zip(&edge[(row - top) as usize]) {
+                                for (old, new) in line.iter_mut().zip(&edge[(row - top) as usize]) {
+                                    // The block has written these sums.
+                                    let new = new.assume_init();
                                     *old = if load { add(*old, new) } else { new };
                                 }
                             }
@@ -338,15 +349,21 @@ unsafe fn segments(
                 + panel as isize * right.panel_stride,
         )
     };
-    std::array::from_fn(|i| {
+    let mut all = [Segment::NONE; 4];
+    for (i, segment) in all
+        .iter_mut()
+        .enumerate()
+        .take(operands.left_planes * operands.right_planes)
+    {
         let lp = (operands.left_planes - 1).saturating_sub(i / operands.right_planes);
         let rp = operands.right_planes - 1 - i % operands.right_planes;
-        Segment {
+        *segment = Segment {
             left: [left_tile(lp, tile), left_tile(lp, tile + high - 1)],
             right: [right_panel(rp, panel), right_panel(rp, panel + wide - 1)],
             steps,
-        }
-    })
+        };
+    }
+    all
 }
 
 /// The product of bf16 operands by AVX-512: every element at its exact value, K at its exact length.

@@ -2,6 +2,7 @@
 
 use std::arch::x86_64::*;
 
+use super::avx2_steps as steps;
 use super::{Ops, Panels, Terms, portable};
 
 pub(super) static OPS: Ops = OPS_TABLE;
@@ -19,8 +20,11 @@ pub(super) const OPS_TABLE: Ops = Ops {
     to_bf16,
     terms,
     round_bf16: round_and_look,
+    round_tiles: None,
     copy_bf16,
     transpose,
+    i8_pairs,
+    u8_pairs,
     interleave2,
     interleave4,
     scale,
@@ -51,6 +55,9 @@ pub(super) const OPS_TABLE: Ops = Ops {
     few_floats: Some(super::avx2_few::FEW),
 };
 
+/// Rows from the one that goes into panels to the one that is asked for.
+const ROWS_AHEAD: isize = 8;
+
 /// Columns of a right panel.
 const COLUMNS: usize = 16;
 
@@ -71,6 +78,8 @@ recompiled! {
     terms(src: *const f32, n: usize, high: *mut u8, low: *mut u8) -> Terms;
     copy_bf16(src: *const u8, n: usize, dst: *mut u8) -> Terms;
     round_and_look(src: *const f32, n: usize, dst: *mut u8) -> Terms;
+    i8_pairs(rows: [*const u8; 2], n: usize, dst: *mut u8);
+    u8_pairs(rows: [*const u8; 2], n: usize, dst: *mut u8);
     interleave2(rows: [*const u8; 2], n: usize, dst: *mut u8);
     interleave4(rows: [*const u8; 4], n: usize, dst: *mut u8);
     scale(values: *mut f32, n: usize, factor: f32);
@@ -194,6 +203,10 @@ macro_rules! formats {
             unsafe {
                 for k in 0..rows {
                     let row = src.offset(k as isize * src_stride);
+                    // Rows far apart are a new page each, which the processor does not see coming.
+                    for at in (0..$bytes * cols).step_by(64) {
+                        _mm_prefetch::<_MM_HINT_T0>(row.wrapping_offset(ROWS_AHEAD * src_stride).wrapping_add(at).cast());
+                    }
                     let mut c = 0;
                     let mut panel = dst.add(k * width * 4);
                     while c < cols {
@@ -521,7 +534,14 @@ unsafe fn f32_tile<const ROWS: usize, const VECTORS: usize>(
             _mm_prefetch::<_MM_HINT_T0>(c.add(i * ldc).cast());
         }
         let mut right: *const f32 = b.cast();
-        for k in 0..groups {
+        // The usual heights go by fours first.
+        let done = match (ROWS, VECTORS) {
+            (5, 2) => steps::f32_5(groups, a, a_stride, b, &mut *(&raw mut sums).cast()),
+            (6, 2) => steps::f32_6(groups, a, a_stride, b, &mut *(&raw mut sums).cast()),
+            _ => 0,
+        };
+        right = right.add(done * COLUMNS);
+        for k in done..groups {
             let mut x = [_mm256_setzero_ps(); VECTORS];
             for (v, x) in x.iter_mut().enumerate() {
                 *x = _mm256_loadu_ps(right.add(8 * v));
@@ -594,7 +614,13 @@ unsafe fn i16_tile<const ROWS: usize, const VECTORS: usize>(
             *left = a.offset(i as isize * a_stride).cast();
         }
         let mut right: *const i32 = b.cast();
-        for k in 0..groups {
+        let done = match (ROWS, VECTORS) {
+            (5, 2) => steps::i16_5(groups, a, a_stride, b, &mut *(&raw mut sums).cast()),
+            (6, 2) => steps::i16_6(groups, a, a_stride, b, &mut *(&raw mut sums).cast()),
+            _ => 0,
+        };
+        right = right.add(done * COLUMNS);
+        for k in done..groups {
             let mut x = [_mm256_setzero_si256(); VECTORS];
             for (v, x) in x.iter_mut().enumerate() {
                 *x = _mm256_loadu_si256(right.add(8 * v).cast());
@@ -611,13 +637,22 @@ unsafe fn i16_tile<const ROWS: usize, const VECTORS: usize>(
         for i in 0..ROWS {
             for v in 0..VECTORS {
                 let at = c.add(i * ldc + 8 * v);
-                let mask = mask(if v + 1 < VECTORS { 8 } else { last });
-                let old = if accumulate {
-                    _mm256_maskload_epi32(at, mask)
+                if v + 1 < VECTORS || last >= 8 {
+                    let old = if accumulate {
+                        _mm256_loadu_si256(at.cast())
+                    } else {
+                        _mm256_setzero_si256()
+                    };
+                    _mm256_storeu_si256(at.cast(), _mm256_add_epi32(old, sums[i][v]));
                 } else {
-                    _mm256_setzero_si256()
-                };
-                _mm256_maskstore_epi32(at, mask, _mm256_add_epi32(old, sums[i][v]));
+                    let mask = mask(last);
+                    let old = if accumulate {
+                        _mm256_maskload_epi32(at, mask)
+                    } else {
+                        _mm256_setzero_si256()
+                    };
+                    _mm256_maskstore_epi32(at, mask, _mm256_add_epi32(old, sums[i][v]));
+                }
             }
         }
     }

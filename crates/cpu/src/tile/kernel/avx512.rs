@@ -15,6 +15,7 @@ pub(super) static OPS: Ops = Ops {
     strip_i16,
     to_bf16: avx512_pack::to_bf16,
     round_bf16,
+    round_tiles: Some(avx512_pack::round_tiles),
     dots_of_groups: Some(avx512_dot::DOTS),
     few_terms: Some(avx512_few::FEW),
     few_wide: Some(avx512_few_wide::FEW),

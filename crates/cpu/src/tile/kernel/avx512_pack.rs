@@ -124,6 +124,58 @@ pub(super) unsafe fn to_bf16(src: *const f32, n: usize, dst: *mut u8) {
     }
 }
 
+/// Rows of `f32` to bf16 tiles (see [`RoundTiles`](super::RoundTiles)). VCVTNE2PS2BF16 takes subnormal numbers for zeros, so they
+/// are refused.
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")]
+pub(super) unsafe fn round_tiles(
+    src: *const u8,
+    src_stride: isize,
+    rows: usize,
+    cols: usize,
+    tiles: usize,
+    dst: *mut u8,
+) -> Option<Terms> {
+    const SMALLEST_NORMAL: u32 = 0x0080_0000;
+    // SAFETY: masks keep to `cols` elements of each row; the caller vouches for the tiles.
+    unsafe {
+        let (sign, one) = (_mm512_set1_epi32(i32::MIN), _mm512_set1_epi32(1));
+        let (mut least, mut most) = (_mm512_set1_epi32(-1), _mm512_setzero_si512());
+        for r in 0..rows {
+            let row = src.offset(r as isize * src_stride);
+            for t in 0..tiles {
+                let mask = match cols.saturating_sub(32 * t) {
+                    0 => 0,
+                    count => mask32(count),
+                };
+                // Elements past the end are zeros, which say nothing.
+                let x = [
+                    _mm512_maskz_loadu_epi32(mask as u16, row.wrapping_add(128 * t).cast()),
+                    _mm512_maskz_loadu_epi32((mask >> 16) as u16, row.wrapping_add(128 * t + 64).cast()),
+                ];
+                for x in x {
+                    let magnitude = _mm512_andnot_si512(sign, x);
+                    least = _mm512_min_epu32(least, _mm512_sub_epi32(magnitude, one));
+                    most = _mm512_max_epu32(most, magnitude);
+                }
+                let [low, high] = x.map(|x| _mm512_castsi512_ps(x));
+                let pairs: __m512i = std::mem::transmute(_mm512_cvtne2ps_pbh(high, low));
+                _mm512_storeu_si512(dst.add(t * 1024 + r * 64).cast(), pairs);
+            }
+        }
+        for r in rows..16 {
+            for t in 0..tiles {
+                _mm512_storeu_si512(dst.add(t * 1024 + r * 64).cast(), _mm512_setzero_si512());
+            }
+        }
+        let least = _mm512_reduce_min_epu32(least);
+        (least >= SMALLEST_NORMAL - 1).then(|| Terms {
+            least,
+            most: _mm512_reduce_max_epu32(most),
+            rest: 0,
+        })
+    }
+}
+
 /// The smallest of 32 unsigned numbers.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
@@ -187,5 +239,58 @@ pub(super) unsafe fn fp8_to_bf16(table: &FewTable, row: Fp8Row, dst: *mut u8) ->
         }
         let most = _mm512_xor_si512(most, _mm512_set1_epi16(-1));
         Some(Terms::of_bf16(smallest(least), !smallest(most)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tile::kernel::portable;
+    use crate::tile::path::has_bf16_dots;
+
+    /// Against rounding in integers, element by element: every exponent, infinities and NaN, all edges of a strip.
+    #[test]
+    fn tiles_are_rounded_to_nearest() {
+        if !has_bf16_dots() {
+            return;
+        }
+        let values: Vec<f32> = (0..16 * 80u32)
+            .map(|i| match i % 41 {
+                0 => 0.0,
+                1 => f32::NEG_INFINITY,
+                2 => f32::NAN,
+                _ => f32::from_bits(i.wrapping_mul(0x9e37_79b9) & 0xfe7f_ffff | 0x0080_0000),
+            })
+            .collect();
+        for (rows, cols) in [(16, 64), (1, 1), (7, 31), (9, 33), (16, 80), (15, 48)] {
+            let tiles = 80usize.div_ceil(32);
+            let mut got = vec![0xaau8; tiles * 1024];
+            // SAFETY: the machine has the instructions; rows of 80 elements, as many tiles as hold them.
+            let found = unsafe { round_tiles(values.as_ptr().cast(), 320, rows, cols, tiles, got.as_mut_ptr()) };
+            let (mut least, mut most) = (u32::MAX, 0);
+            for (r, c) in (0..16).flat_map(|r| (0..tiles * 32).map(move |c| (r, c))) {
+                let at = c / 32 * 1024 + r * 64 + c % 32 * 2;
+                let got = u16::from_le_bytes([got[at], got[at + 1]]);
+                let mut want = 0;
+                if r < rows && c < cols {
+                    let value = values[r * 80 + c];
+                    want = portable::round_bf16(value);
+                    let magnitude = value.to_bits() & 0x7fff_ffff;
+                    (least, most) = (u32::min(least, magnitude.wrapping_sub(1)), u32::max(most, magnitude));
+                }
+                let nan = |x: u16| x & 0x7fff > 0x7f80;
+                assert!(
+                    got == want || nan(got) && nan(want),
+                    "({r}, {c}): {got:x} is not {want:x}"
+                );
+            }
+            let found = found.expect("no value is subnormal");
+            assert_eq!((found.least, found.most), (least, most));
+        }
+        let subnormal = [1.0, f32::from_bits(1)];
+        let mut tile = [0u8; 1024];
+        // SAFETY: as above.
+        let found = unsafe { round_tiles(subnormal.as_ptr().cast(), 8, 1, 2, 1, tile.as_mut_ptr()) };
+        assert!(found.is_none());
     }
 }

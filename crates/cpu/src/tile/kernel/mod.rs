@@ -18,6 +18,8 @@ mod avx2_few_digits;
 #[cfg(target_arch = "x86_64")]
 mod avx2_few_panel;
 #[cfg(target_arch = "x86_64")]
+mod avx2_steps;
+#[cfg(target_arch = "x86_64")]
 mod avx512;
 #[cfg(target_arch = "x86_64")]
 mod avx512_dot;
@@ -150,6 +152,9 @@ pub(crate) struct Ops {
     pub terms: unsafe fn(*const f32, usize, *mut u8, *mut u8) -> Terms,
     /// `f32` to bf16 as `to_bf16`, looking at the values as `terms` does.
     pub round_bf16: unsafe fn(*const f32, usize, *mut u8) -> Terms,
+    /// Rows of `f32` to the bf16 tiles of a strip, where the path has it. The caller asks it for the instructions
+    /// ([`has_bf16_dots`](super::path::has_bf16_dots)).
+    pub round_tiles: Option<RoundTiles>,
     /// Copies bf16 elements and looks at them on the way.
     pub copy_bf16: unsafe fn(*const u8, usize, *mut u8) -> Terms,
     /// A row of scaled FP8 elements to bf16, and what it found on the way; `None` where a scale is out of the ordinary. The
@@ -157,6 +162,10 @@ pub(crate) struct Ops {
     pub fp8_to_bf16: Option<Fp8ToBf16>,
     /// Transposes 32-bit elements: (source, bytes from row to row, rows, columns, destination, bytes from row to row).
     pub transpose: unsafe fn(*const u8, isize, usize, usize, *mut u8, isize),
+    /// Two rows of 8-bit integers to one of pairs of 16-bit integers, signed.
+    pub i8_pairs: unsafe fn([*const u8; 2], usize, *mut u8),
+    /// The same, unsigned.
+    pub u8_pairs: unsafe fn([*const u8; 2], usize, *mut u8),
     /// Two rows of 16-bit elements to one of pairs.
     pub interleave2: unsafe fn([*const u8; 2], usize, *mut u8),
     /// Four rows of 8-bit elements to one of quadruples.
@@ -212,6 +221,11 @@ pub(crate) struct Dots {
     /// Sums of a panel's columns times a factor: (panel, groups, signed, factor, sums).
     pub column_sums: unsafe fn(*const u8, usize, bool, i32, &mut [i32; 64]),
 }
+
+/// Rounds at most 16 rows of `f32` to bf16 tiles of 16 rows × 32 elements: (first row, bytes from row to row, rows, elements
+/// a row, tiles). Whatever the rows do not reach is zeroed. It looks at the values, but not at what a single term leaves
+/// ([`Terms::rest`]); `None`, with everything to be written anew, where one is subnormal.
+pub(crate) type RoundTiles = unsafe fn(*const u8, isize, usize, usize, usize, *mut u8) -> Option<Terms>;
 
 /// Consecutive FP8 elements, with one scale for each 32 of the row that they are cut out of.
 #[derive(Clone, Copy)]

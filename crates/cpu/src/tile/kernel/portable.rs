@@ -20,8 +20,11 @@ pub(super) static OPS: Ops = Ops {
     to_bf16,
     terms,
     round_bf16: round_and_look,
+    round_tiles: None,
     copy_bf16,
     transpose,
+    i8_pairs,
+    u8_pairs,
     interleave2,
     interleave4,
     scale,
@@ -233,6 +236,30 @@ pub(super) unsafe fn transpose(
                     .add(r)
                     .write_unaligned(from.add(c).read_unaligned());
             }
+        }
+    }
+}
+
+#[inline(always)]
+pub(super) unsafe fn i8_pairs(rows: [*const u8; 2], n: usize, dst: *mut u8) {
+    // SAFETY: the caller's contract (see Ops).
+    unsafe { pairs(rows, n, dst, |x| i16::from(x as i8) as u16) }
+}
+
+#[inline(always)]
+pub(super) unsafe fn u8_pairs(rows: [*const u8; 2], n: usize, dst: *mut u8) {
+    // SAFETY: the caller's contract (see Ops).
+    unsafe { pairs(rows, n, dst, u16::from) }
+}
+
+#[inline(always)]
+unsafe fn pairs(rows: [*const u8; 2], n: usize, dst: *mut u8, widen: impl Fn(u8) -> u16) {
+    let dst: *mut u32 = dst.cast();
+    for i in 0..n {
+        // SAFETY: i < n; the caller vouches for n elements in each row and n groups at dst.
+        unsafe {
+            let [low, high] = rows.map(|row| u32::from(widen(*row.add(i))));
+            dst.add(i).write_unaligned(low | high << 16);
         }
     }
 }
