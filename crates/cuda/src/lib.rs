@@ -21,10 +21,11 @@ use anymetal_ir::Kernel;
 /// # Errors
 /// What this backend cannot run, with the source line.
 pub fn compile(kernel: &Kernel, options: &PtxOptions) -> Result<PtxModule, CompileError> {
-    lower::lower(&prepare::prepare(kernel, options), options)
+    let prepared = prepare::prepare(kernel, options);
+    lower::lower(&prepared.kernel, options, prepared.kept)
 }
 
 /// The kernel as [`compile`] lowers it: with what this backend does to the IR first. Any backend runs it in the threadgroups that the options name.
 pub fn prepared(kernel: &Kernel, options: &PtxOptions) -> Kernel {
-    prepare::prepare(kernel, options)
+    prepare::prepare(kernel, options).kernel
 }

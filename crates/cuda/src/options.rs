@@ -17,6 +17,14 @@ pub struct Target {
 }
 
 impl Target {
+    /// Threads that a multiprocessor holds.
+    pub(crate) fn threads(self) -> u32 {
+        match self.sm {
+            80 | 90 | 100 | 103 => 2048,
+            _ => 1536,
+        }
+    }
+
     /// `sm_80`, the oldest that is supported: everything by `mma.sync`.
     pub const SM_80: Target = Target {
         sm: 80,

@@ -225,3 +225,26 @@ fn short_rows_have_a_version_without_loops() {
         assert!(vectors >= 2, "{name}");
     }
 }
+
+/// Threads that keep 32 bytes of a row fill a multiprocessor; with more they have the registers that they need.
+#[test]
+fn threads_that_keep_little_fill_the_multiprocessor() {
+    let options = ptx::PtxOptions {
+        shape: Some([256, 1, 1]),
+        threads: 256,
+        whole: true,
+        target: ptx::Target {
+            sm: 90,
+            arch_specific: true,
+        },
+        ..ptx::PtxOptions::default()
+    };
+    for (name, full) in [
+        ("layer_norm_bf16", true),
+        ("layer_norm_f32", false),
+        ("add_layer_norm_bf16", false),
+    ] {
+        let module = anymetal_cuda::compile(&kernel("layer_norm.metal", name), &options).unwrap();
+        assert_eq!(module.text.contains(".minnctapersm 8\n"), full, "{name}");
+    }
+}

@@ -43,6 +43,8 @@ pub(crate) type Result<T = ()> = std::result::Result<T, CompileError>;
 
 /// Bytes of shared memory that a block can have on the chips that are supported (sm_90; others have less and say so at launch).
 const MAX_SHARED: u64 = 227 * 1024;
+/// Bytes of a row that a thread keeps beside everything else in 32 registers.
+const FEW_BYTES: u32 = 32;
 
 /// Registers that are set at the kernel's entry and never change.
 #[derive(Clone, Copy)]
@@ -93,6 +95,8 @@ pub(crate) struct Lower<'k> {
     pub hidden_threads: u32,
     /// Blocks that registers shall allow on a multiprocessor at once; 0 leaves it to the assembler.
     pub min_blocks: u32,
+    /// Bytes that a thread keeps of a row.
+    kept: Option<u32>,
     /// See [`PtxModule::coarse_shift`].
     pub coarse_shift: u32,
     /// Widened copies of arguments that operations can use.
@@ -124,7 +128,8 @@ pub(crate) struct Lower<'k> {
     pub entry_declarations: String,
 }
 
-pub(crate) fn lower(kernel: &Kernel, options: &PtxOptions) -> Result<PtxModule> {
+/// Lowers a prepared kernel; `kept` are the bytes that its threads keep of a row.
+pub(crate) fn lower(kernel: &Kernel, options: &PtxOptions, kept: Option<u32>) -> Result<PtxModule> {
     let effects = Effects::of(kernel);
     let uniformity = UniformityInfo::with_effects(kernel, &effects);
     let mut writer = Writer::default();
@@ -153,6 +158,7 @@ pub(crate) fn lower(kernel: &Kernel, options: &PtxOptions) -> Result<PtxModule> 
         workspace_bytes: 0,
         hidden_threads: 0,
         min_blocks: 0,
+        kept,
         coarse_shift: 0,
         images: Vec::new(),
         argument_pointers: HashMap::new(),
@@ -487,12 +493,17 @@ impl<'k> Lower<'k> {
         // are made for the registers that they get without knowing it.
         let known = required == Some(threads) || self.options.whole && self.options.threads == threads;
         let exact = known && self.staging_bytes == 0;
+        // Threads that keep little of a row fit all at once, and hide each other's reductions.
+        let min_blocks = match self.kept {
+            Some(0..=FEW_BYTES) if self.min_blocks == 0 => self.options.target.threads() / threads,
+            _ => self.min_blocks,
+        };
         text.push_str(&format!(
             ".visible .entry {entry}(\n\t.param .align 64 .b8 args[{}]\n)\n.{} {}\n{}{{\n{}",
             self.parameters.size,
             if exact { "reqntid" } else { "maxntid" },
             threads.next_multiple_of(32) + self.hidden_threads,
-            match self.min_blocks {
+            match min_blocks {
                 0 if self.staging_bytes == 0 && (exact && required.is_some() || self.needs_registers(exact)) => {
                     ".minnctapersm 1\n".to_string()
                 }

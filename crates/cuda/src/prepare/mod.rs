@@ -15,16 +15,24 @@ use crate::PtxOptions;
 pub(crate) use growth::growth;
 pub(crate) use shape::asks_for_sizes;
 
+/// A kernel as it is lowered.
+pub(crate) struct Prepared {
+    pub kernel: Kernel,
+    /// Bytes that threads keep of a row in registers, if they do.
+    pub kept: Option<u32>,
+}
+
 /// The kernel as it is lowered. Arguments, memory objects and locations keep their ids.
-pub(crate) fn prepare(kernel: &Kernel, options: &PtxOptions) -> Kernel {
+pub(crate) fn prepare(kernel: &Kernel, options: &PtxOptions) -> Prepared {
     let mut kernel = kernel.clone();
     if let Some(size) = options.shape {
         shape::run(&mut kernel, size);
     }
     // Checked code is slow for other reasons, and its order of accesses is the source's.
+    let mut kept = None;
     if !options.checked {
-        strided::run(&mut kernel, options);
+        kept = strided::run(&mut kernel, options);
     }
     debug_assert_eq!(anymetal_ir::verify(&kernel), Ok(()));
-    kernel
+    Prepared { kernel, kept }
 }

@@ -55,6 +55,8 @@ struct Places {
 pub(super) struct Versions {
     /// Where the end begins.
     pub at: usize,
+    /// Bytes that a thread loads of its row in the version for the longest rows.
+    pub kept: u32,
     location: LocationId,
     /// What the conditions are made of.
     head: Vec<Inst>,
@@ -200,8 +202,12 @@ impl Pass<'_> {
             }
             versions.push((condition, Block { insts: then }));
         }
+        let first = &loops[0];
+        let loaded = (first.vectors.iter()).filter(|&(&at, _)| matches!(first.body[at].op, Op::Load { .. }));
+        let element: u32 = loaded.map(|(_, bytes)| bytes).sum();
         Some(Versions {
             at: begin,
+            kept: counts.last()? * width * element,
             location,
             head,
             versions,

@@ -667,7 +667,7 @@ mod tests {
             shape,
             ..PtxOptions::default()
         };
-        let prepared = prepare(&kernel, &options);
+        let prepared = prepare(&kernel, &options).kernel;
         verify(&prepared).unwrap();
         prepared
     }

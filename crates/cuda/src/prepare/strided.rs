@@ -25,7 +25,8 @@ const MAX_STEPS: usize = 8;
 const MAX_SIZE: usize = 320;
 
 /// Does it to all loops that qualify. Rows that threads can keep get their own versions.
-pub(super) fn run(kernel: &mut Kernel, options: &PtxOptions) {
+/// The bytes that threads keep of a row, if they do.
+pub(super) fn run(kernel: &mut Kernel, options: &PtxOptions) -> Option<u32> {
     let effects = Effects::of(kernel);
     let threads: Option<u32> = options.shape.map(|shape| shape.iter().product());
     let threads = threads.filter(|threads| threads.is_multiple_of(32) && options.unaliased);
@@ -37,17 +38,20 @@ pub(super) fn run(kernel: &mut Kernel, options: &PtxOptions) {
         }
     });
     let mut body = std::mem::take(&mut kernel.body);
-    Pass {
+    let mut pass = Pass {
         kernel,
         effects,
         constants,
         unaliased: options.unaliased,
         rows,
         threads,
+        kept: None,
         next_control: 0,
-    }
-    .block(&mut body);
+    };
+    pass.block(&mut body);
+    let kept = pass.kept;
     kernel.body = body;
+    kept
 }
 
 pub(super) struct Pass<'a> {
@@ -59,6 +63,8 @@ pub(super) struct Pass<'a> {
     pub rows: Option<Rows>,
     /// Threads of every threadgroup, as long as rows may be kept.
     pub threads: Option<u32>,
+    /// Bytes that a thread keeps of its row.
+    kept: Option<u32>,
     /// Number of the next operation with blocks, as the uniformity analysis counts.
     next_control: usize,
 }
@@ -86,6 +92,9 @@ pub(super) enum Step {
 impl Pass<'_> {
     fn block(&mut self, block: &mut Block) {
         let versions = self.keep_rows(block, self.next_control);
+        if let Some(versions) = &versions {
+            self.kept = Some(versions.kept);
+        }
         let insts = std::mem::take(&mut block.insts);
         let mut end = 0;
         for (index, mut inst) in insts.into_iter().enumerate() {

@@ -10,7 +10,7 @@ use anymetal_formats::ElementFormat;
 use anymetal_ir::{AddressSpace, ArgumentKind, MatmulDescriptor, Operand};
 
 use super::MAX_K;
-use super::emit::{Wide, Word, both, branch_if, branch_unless, def, float};
+use super::emit::{Wide, Word, both, branch_if, branch_unless, def, float, step};
 use super::few_ring::Cursor;
 use super::region::{Region, region};
 use super::target::store_one;
@@ -62,6 +62,10 @@ pub(super) struct Cut {
     pub simdgroups: u32,
     /// Windows in a SIMD-group's ring.
     pub stages: u32,
+    /// Blocks of the activation that are in registers, or on their way there.
+    pub held: u32,
+    /// Distance of a SIMD-group's windows: 1, or the number of splits.
+    pub apart: u32,
 }
 
 impl Cut {
@@ -102,12 +106,26 @@ impl Cut {
             splits: simdgroups / groups.max(1),
             simdgroups,
             stages: 0,
+            held: BLOCKS,
+            apart: simdgroups / groups.max(1),
         };
         // No more than it takes to hide memory's latency: the rest of the memory caches the activation.
         let each = (simdgroups * cut.stage_bytes()).max(1);
         let enough = (48 << 10).max(simdgroups * (6 << 10));
         cut.stages = (enough / each).clamp(3, 6).min(room / each);
         (fits && cut.stages >= 2).then_some(cut)
+    }
+
+    /// For more than eight rows. Twice the activation takes twice the cache, and twice the registers, which scaled sums need as well. Windows
+    /// beside each other reuse the activation's lines, but not those of the scales.
+    fn of_many_rows(self) -> Cut {
+        let narrow = self.format.bits() == 4;
+        Cut {
+            stages: 2,
+            held: if narrow && self.scaled { BLOCKS / 2 } else { BLOCKS },
+            apart: if narrow && !self.scaled { 1 } else { self.splits },
+            ..self
+        }
     }
 
     /// Bytes of a row of weights in a window.
@@ -126,7 +144,7 @@ impl Cut {
     }
 
     /// Words of 8 weights.
-    fn words(&self) -> u32 {
+    pub fn words(&self) -> u32 {
         8 * self.format.bits() as u32 / 32
     }
 
@@ -204,9 +222,17 @@ impl Lower<'_> {
         if descriptor.m > 8 {
             ptx!(self, "bra.uni {summed}");
             self.writer.place(many);
-            // Twice the activation takes twice the cache.
-            let short = Cut { stages: 2, ..cut };
-            self.few_sums(&short, &activation, &weights, rows, columns, end, 2, usual, shared);
+            self.few_sums(
+                &cut.of_many_rows(),
+                &activation,
+                &weights,
+                rows,
+                columns,
+                end,
+                2,
+                usual,
+                shared,
+            );
         }
         self.writer.place(summed);
         let threads = 32 * simdgroups;
@@ -275,6 +301,16 @@ impl Lower<'_> {
         let mut loads = vec![(activation.pointer, activation.first, activation.strides[1], 16, 8)];
         let elements = 128 / weights.bits();
         loads.push((weights.pointer, weights.first, weights.strides[1], 16, elements));
+        // Lines of a tile are 32 bits of 16 bytes apart at most.
+        let most = (1i64 << 36) / i64::from(descriptor.n.next_power_of_two());
+        match weights.strides[1] {
+            Wide::Known(stride) if (0..most).contains(&stride) => {}
+            Wide::Known(_) => return None,
+            Wide::Reg(stride) => {
+                let near = def!(self, Pred, "setp.lt.u64", "{stride}, {most}");
+                all = both(self, all, Some(near));
+            }
+        }
         for stride in [activation.strides[0], weights.strides[0]] {
             match stride {
                 Wide::Known(1) => {}
@@ -359,18 +395,30 @@ impl Lower<'_> {
             .map(|_| [0; 4].map(|_| def!(self, F32, "mov.f32", "0f00000000")))
             .collect();
 
-        // Windows split, split + splits, … are this SIMD-group's.
+        // Each split has a run of windows, or windows split, split + splits, ….
         let windows = self.divided(end, WINDOW);
-        let left = def!(self, B32, "sub.s32", "{windows}, {split}");
-        let left = def!(self, B32, "add.s32", "{left}, {}", cut.splits - 1);
-        let left = self.divided(left, cut.splits);
+        let most = def!(self, B32, "add.s32", "{windows}, {}", cut.splits - 1);
+        let most = self.divided(most, cut.splits);
+        let first_window = match cut.apart {
+            1 => def!(self, B32, "mul.lo.u32", "{split}, {most}"),
+            _ => split,
+        };
+        let left = def!(self, B32, "sub.s32", "{windows}, {first_window}");
+        let left = match cut.apart {
+            1 => def!(self, B32, "min.s32", "{left}, {most}"),
+            _ => {
+                let left = def!(self, B32, "add.s32", "{left}, {}", cut.splits - 1);
+                self.divided(left, cut.splits)
+            }
+        };
+        let left = def!(self, B32, "max.s32", "{left}, 0");
         let cursor = self.few_cursor(
             cut,
             activation,
             weights,
             rows,
             columns,
-            [split, first_column],
+            [first_window, first_column],
             row_blocks,
             shared,
         );
@@ -381,9 +429,11 @@ impl Lower<'_> {
         let finished = self.writer.label();
         let none = def!(self, Pred, "setp.le.s32", "{left}, 0");
         branch_if(self, none, finished);
-        let x: Vec<Reg> = (0..row_blocks * BLOCKS * 4).map(|_| self.reg(Class::B32)).collect();
-        for block in 0..BLOCKS {
-            self.few_activation(&cursor, block, &x);
+        let x: Vec<Vec<Reg>> = (0..cut.held)
+            .map(|_| (0..4 * row_blocks).map(|_| self.reg(Class::B32)).collect())
+            .collect();
+        for block in 0..cut.held {
+            self.few_activation(cut, &cursor, block, &x, None);
         }
         let stage = self.u32(0);
         let again = self.writer.label();
@@ -392,17 +442,12 @@ impl Lower<'_> {
         // Every lane's copies are there, and every lane is done with the stage that is filled next.
         ptx!(self, "bar.warp.sync 0xffffffff");
         self.few_copy(cut, &cursor, load_stage, to_load);
-        // The activation's elements of the next window are loaded into the same registers as soon as they are free; behind the last
-        // window it is the last one's again.
+        // The activation's elements are loaded ahead, into the same registers as soon as they are free.
         let ahead = def!(self, Pred, "setp.gt.s32", "{left}, 1");
+        self.few_multiply(cut, &cursor, stage, &x, &sums, row_blocks, usual, ahead);
         for &address in &cursor.activation {
-            ptx!(
-                self,
-                "@{ahead} add.s64 {address}, {address}, {}",
-                2 * cut.splits * WINDOW
-            );
+            step(self, address, Wide::Known((2 * cut.apart * WINDOW).into()));
         }
-        self.few_multiply(cut, &cursor, stage, &x, &sums, row_blocks, usual);
         self.few_next_stage(cut, stage);
         ptx!(self, "sub.s32 {left}, {left}, 1");
         let more = def!(self, Pred, "setp.gt.s32", "{left}, 0");
@@ -436,103 +481,129 @@ impl Lower<'_> {
         cut: &Cut,
         cursor: &Cursor,
         stage: Reg,
-        x: &[Reg],
+        x: &[Vec<Reg>],
         sums: &[[Reg; 4]],
         row_blocks: u32,
         usual: Reg,
+        ahead: Reg,
     ) {
-        let (g, t) = (self.geometry.fragment_row, self.geometry.fragment_pair);
+        let places: Vec<Reg> = (cursor.places.iter())
+            .map(|place| def!(self, B32, "add.u32", "{place}, {stage}"))
+            .collect();
         let stage = def!(self, B32, "add.u32", "{stage}, {}", cursor.ring);
-        let row = def!(self, B32, "mad.lo.u32", "{g}, {}, {stage}", cut.row_bytes());
-        let swizzle = self.few_swizzle(cut);
-        let codes: Vec<Reg> = if cut.scaled {
-            let place = def!(self, B32, "mad.lo.u32", "{g}, {BLOCKS}, {stage}");
-            let first = cut.own_columns * cut.row_bytes();
-            let codes: Vec<Reg> = (0..cut.lines())
-                .map(|line| def!(self, B32, "ld.shared.b32", "[{place}+{}]", first + line * 8 * BLOCKS))
-                .collect();
-            for &codes in &codes {
-                // Codes of 64 … 191 have two different bits at the top.
-                let below = def!(self, B32, "shl.b32", "{codes}, 1");
-                ptx!(self, "lop3.b32 {usual}, {codes}, {below}, {usual}, 0x28");
-            }
-            codes
-        } else {
-            Vec::new()
-        };
-        for block in 0..BLOCKS {
-            let activation: Vec<Vec<Reg>> = (0..row_blocks)
-                .map(|nb| {
-                    let w = &x[(4 * (nb * BLOCKS + block)) as usize..][..4];
-                    if !cut.crossed() {
-                        return w.to_vec();
-                    }
-                    // Pairs (e, e + 4).
-                    let pair =
-                        |l: &mut Self, a: Reg, b: Reg, selector: &str| def!(l, B32, "prmt.b32", "{a}, {b}, {selector}");
-                    vec![
-                        pair(self, w[0], w[2], "0x5410"),
-                        pair(self, w[0], w[2], "0x7632"),
-                        pair(self, w[1], w[3], "0x5410"),
-                        pair(self, w[1], w[3], "0x7632"),
-                    ]
-                })
-                .collect();
-            if cut.crossed() {
-                self.few_activation(cursor, block, x);
-            }
-            // The eight weights of this lane's run: a word of 16 bytes, or half of them.
-            let place = if cut.words() == 1 {
-                let chunk = def!(self, B32, "xor.b32", "{swizzle}, {block}");
-                let place = def!(self, B32, "mad.lo.u32", "{chunk}, 16, {row}");
-                def!(self, B32, "mad.lo.u32", "{t}, 4, {place}")
-            } else {
-                let half = def!(self, B32, "shr.u32", "{t}, 1");
-                let chunk = def!(self, B32, "add.u32", "{half}, {}", 2 * block);
-                let chunk = def!(self, B32, "xor.b32", "{chunk}, {swizzle}");
-                let place = def!(self, B32, "mad.lo.u32", "{chunk}, 16, {row}");
-                let odd = def!(self, B32, "and.b32", "{t}, 1");
-                def!(self, B32, "mad.lo.u32", "{odd}, 8, {place}")
-            };
+        let scales = self.few_scales(cut, stage, usual);
+        for pair in 0..BLOCKS / 2 {
+            let blocks = [2 * pair, 2 * pair + 1];
+            let activation = blocks.map(|block| {
+                let held = &x[(block % cut.held) as usize];
+                let crossed: Vec<Vec<Reg>> = held.chunks_exact(4).map(|x| self.few_crossed(cut, x)).collect();
+                if cut.crossed() {
+                    let next = block + cut.held;
+                    self.few_activation(cut, cursor, next, x, (next >= BLOCKS).then_some(ahead));
+                }
+                crossed
+            });
             for mb in 0..cut.own_columns / 16 {
-                let halves = [0, 1].map(|h| {
-                    let offset = (2 * mb + h) * 8 * cut.row_bytes();
-                    let words = if cut.words() == 1 {
-                        vec![def!(self, B32, "ld.shared.b32", "[{place}+{offset}]")]
-                    } else {
-                        let (a, b) = (self.reg(Class::B32), self.reg(Class::B32));
-                        ptx!(self, "ld.shared.v2.b32 {{{a}, {b}}}, [{place}+{offset}]");
-                        vec![a, b]
-                    };
-                    self.few_decode(cut, &words)
-                });
-                let scales = [0, 1].map(|h| {
-                    let codes = codes.get((2 * mb + h) as usize).copied();
-                    codes.map(|codes| self.few_scale(codes, block))
-                });
-                for nb in 0..row_blocks {
-                    let sum = sums[(mb * row_blocks + nb) as usize];
-                    let to = match scales[0] {
-                        Some(_) => [0; 4].map(|_| def!(self, F32, "mov.f32", "0f00000000")),
-                        None => sum,
-                    };
-                    let x = &activation[nb as usize];
-                    for step in 0..2 {
-                        let words = |half: &[Reg]| [half[2 * step], half[2 * step + 1]];
-                        let (low, high) = (words(&halves[0]), words(&halves[1]));
-                        super::unit::multiply(self, cut.unit, to, &low, &high, &words(x));
-                    }
-                    for (e, sum) in sum.into_iter().enumerate() {
-                        if let Some(scale) = scales[e / 2] {
-                            ptx!(self, "fma.rn.f32 {sum}, {}, {scale}, {sum}", to[e]);
+                let words = self.few_words(cut, &places, pair, mb);
+                for (i, block) in blocks.into_iter().enumerate() {
+                    let halves = [0, 1].map(|h| self.few_decode(cut, &words[h][i]));
+                    let scales = [0, 1].map(|h| {
+                        let codes = scales.get(2 * mb as usize + h).copied();
+                        codes.map(|codes| self.few_scale(codes, block))
+                    });
+                    for (nb, x) in activation[i].iter().enumerate() {
+                        let sum = sums[(mb * row_blocks) as usize + nb];
+                        let to = match scales[0] {
+                            Some(_) => [0; 4].map(|_| def!(self, F32, "mov.f32", "0f00000000")),
+                            None => sum,
+                        };
+                        for step in 0..2 {
+                            let words = |half: &[Reg]| [half[2 * step], half[2 * step + 1]];
+                            let (low, high) = (words(&halves[0]), words(&halves[1]));
+                            super::unit::multiply(self, cut.unit, to, &low, &high, &words(x));
+                        }
+                        for (e, sum) in sum.into_iter().enumerate() {
+                            if let Some(scale) = scales[e / 2] {
+                                ptx!(self, "fma.rn.f32 {sum}, {}, {scale}, {sum}", to[e]);
+                            }
                         }
                     }
                 }
             }
             if !cut.crossed() {
-                self.few_activation(cursor, block, x);
+                for block in blocks {
+                    let next = block + cut.held;
+                    self.few_activation(cut, cursor, next, x, (next >= BLOCKS).then_some(ahead));
+                }
             }
         }
+    }
+
+    /// A block's elements of a row in the order that weights come out in.
+    fn few_crossed(&mut self, cut: &Cut, x: &[Reg]) -> Vec<Reg> {
+        if !cut.crossed() {
+            return x.to_vec();
+        }
+        // Pairs (e, e + 4).
+        [(0, "0x5410"), (0, "0x7632"), (1, "0x5410"), (1, "0x7632")]
+            .map(|(i, selector)| def!(self, B32, "prmt.b32", "{}, {}, {selector}", x[i], x[i + 2]))
+            .to_vec()
+    }
+
+    /// The codes of a window's scales, of each of this lane's lines; notes which are usual.
+    fn few_scales(&mut self, cut: &Cut, stage: Reg, usual: Reg) -> Vec<Reg> {
+        if !cut.scaled {
+            return Vec::new();
+        }
+        let (g, t) = (self.geometry.fragment_row, self.geometry.fragment_pair);
+        let first = cut.own_columns * cut.row_bytes();
+        let place = def!(self, B32, "mad.lo.u32", "{g}, {}, {stage}", BLOCKS * cut.lines());
+        // The four lanes of a row look at a quarter of its scales each. Codes of 64 … 191 have two different bits at the top.
+        let quarter = match cut.lines() {
+            2 => def!(self, B32, "and.b32", "{t}, 1"),
+            _ => t,
+        };
+        let own = def!(self, B32, "mad.lo.u32", "{quarter}, {BLOCKS}, {place}");
+        for part in 0..cut.lines().div_ceil(4) {
+            let codes = def!(self, B32, "ld.shared.b32", "[{own}+{}]", first + 4 * BLOCKS * part);
+            let below = def!(self, B32, "shl.b32", "{codes}, 1");
+            ptx!(self, "lop3.b32 {usual}, {codes}, {below}, {usual}, 0x28");
+        }
+        let codes: Vec<Reg> = (0..cut.lines()).map(|_| self.reg(Class::B32)).collect();
+        for (i, codes) in codes.chunks(4).enumerate() {
+            let list: Vec<String> = codes.iter().map(ToString::to_string).collect();
+            let offset = first + 4 * BLOCKS * i as u32;
+            ptx!(
+                self,
+                "ld.shared.v{}.b32 {{{}}}, [{place}+{offset}]",
+                list.len(),
+                list.join(", ")
+            );
+        }
+        codes
+    }
+
+    /// Weights of a pair of blocks and 16 columns: of each half of the columns and each block, the words of this lane.
+    fn few_words(&mut self, cut: &Cut, places: &[Reg], pair: u32, mb: u32) -> [[Vec<Reg>; 2]; 2] {
+        let line_bytes = 8 * cut.row_bytes();
+        if cut.words() == 1 {
+            let [a, b, c, d] = [0; 4].map(|_| self.reg(Class::B32));
+            ptx!(
+                self,
+                "ldmatrix.sync.aligned.m8n8.x4.shared.b16 {{{a}, {b}, {c}, {d}}}, [{}+{}]",
+                places[pair as usize],
+                2 * mb * line_bytes
+            );
+            return [[vec![a], vec![b]], [vec![c], vec![d]]];
+        }
+        [0, 1].map(|h| {
+            [0, 1].map(|i| {
+                let (a, b) = (self.reg(Class::B32), self.reg(Class::B32));
+                let (place, offset) = (places[(2 * pair + i) as usize], (2 * mb + h) * line_bytes);
+                ptx!(self, "ld.shared.v2.b32 {{{a}, {b}}}, [{place}+{offset}]");
+                vec![a, b]
+            })
+        })
     }
 
     /// Adds up the splits' sums and stores the tile.

@@ -61,20 +61,21 @@ impl Lower<'_> {
                     .collect()
             }
             (E::Fp4E2M1, _) => {
-                // Four codes at a time become the upper bytes of halves: the sign at bit 7, the rest at bits 3 … 1.
-                let bytes = |l: &mut Self, signs: Reg, place: Reg| {
-                    let magnitude = def!(l, B32, "and.b32", "{place}, {}", 0x0e0e_0e0eu32);
-                    def!(l, B32, "lop3.b32", "{signs}, {}, {magnitude}, 0xea", 0x8080_8080u32)
+                // Four codes at a time become the upper bytes of halves: the sign at bit 7, the rest at bits 3 … 1, the bits between of no
+                // meaning until the last mask.
+                let bytes = |l: &mut Self, signs: Reg, rest: Reg| {
+                    def!(l, B32, "lop3.b32", "{signs}, {rest}, {}, 0xe4", 0x8080_8080u32)
                 };
                 let signs = def!(self, B32, "shl.b32", "{}, 4", words[0]);
-                let place = def!(self, B32, "shl.b32", "{}, 1", words[0]);
-                let even = bytes(self, signs, place);
-                let place = def!(self, B32, "shr.u32", "{}, 3", words[0]);
-                let odd = bytes(self, words[0], place);
-                let zero = self.u32(0);
-                // Bytes 0 and 2, or 1 and 3, with zeros below them.
-                let low = |l: &mut Self, bytes: Reg| def!(l, B32, "prmt.b32", "{bytes}, {zero}, 0x2404");
-                let high = |l: &mut Self, bytes: Reg| def!(l, B32, "and.b32", "{bytes}, {}", 0xff00_ff00u32);
+                let rest = def!(self, B32, "shl.b32", "{}, 1", words[0]);
+                let even = bytes(self, signs, rest);
+                let rest = def!(self, B32, "shr.u32", "{}, 3", words[0]);
+                let odd = bytes(self, words[0], rest);
+                let high = |l: &mut Self, bytes: Reg| def!(l, B32, "and.b32", "{bytes}, {}", 0x8e00_8e00u32);
+                let low = |l: &mut Self, bytes: Reg| {
+                    let bytes = def!(l, B32, "shl.b32", "{bytes}, 8");
+                    high(l, bytes)
+                };
                 vec![low(self, even), low(self, odd), high(self, even), high(self, odd)]
             }
             (format, unit) => widen(self, words, 8, format, unit),
