@@ -284,4 +284,46 @@ mod tests {
             assert_eq!(PtxOptions::thread_class(threads), class);
         }
     }
+
+    #[test]
+    fn a_kernel_states_its_threads() {
+        let kernel = |lines: &str| {
+            let text = format!("kernel \"k\" {{\n{lines}  file 1 \"k.metal\"\n  loc !1 1 1 1\n  body {{\n  }}\n}}\n");
+            anymetal_ir::parse(&text).unwrap_or_else(|error| panic!("{error}\n{text}"))
+        };
+        let of = |lines: &str| PtxOptions::of_kernel(&kernel(lines)).threads;
+        assert_eq!(of(""), 256);
+        assert_eq!(of("  max_threads 128\n"), 256);
+        assert_eq!(of("  max_threads 1024\n"), 1024);
+        assert_eq!(of("  max_threads 1024\n  required_simdgroups 16 !1\n"), 512);
+        assert_eq!(
+            PtxOptions::stated_threads(&kernel("  required_simdgroups 4 !1\n")),
+            Some(128)
+        );
+    }
+
+    #[test]
+    fn a_launch_is_whole_where_that_helps() {
+        let gains = Gains {
+            whole: true,
+            shape: true,
+        };
+        let launch = |gains, threads, threadgroup| PtxOptions::default().with_launch(gains, threads, threadgroup);
+        let whole = launch(gains, [256, 2, 1], [128, 1, 1]);
+        assert_eq!(
+            (whole.threads, whole.whole, whole.shape),
+            (128, true, Some([128, 1, 1]))
+        );
+        for (threads, threadgroup) in [([250, 1, 1], [128, 1, 1]), ([192, 1, 1], [96, 1, 1])] {
+            let part = launch(gains, threads, threadgroup);
+            assert_eq!((part.threads, part.whole), (256, false));
+        }
+        let none = Gains {
+            whole: false,
+            shape: false,
+        };
+        let plain = launch(none, [256, 1, 1], [128, 1, 1]);
+        assert_eq!((plain.threads, plain.whole, plain.shape), (256, false, None));
+        assert_eq!(launch(gains, [0; 3], [0; 3]).threads, 256);
+    }
 }
