@@ -97,6 +97,8 @@ pub(crate) struct Lower<'k> {
     pub min_blocks: u32,
     /// Bytes that a thread keeps of a row.
     kept: Option<u32>,
+    /// Some product is of fused multiply-adds.
+    pub multiply_adds: bool,
     /// See [`PtxModule::coarse_shift`].
     pub coarse_shift: u32,
     /// Widened copies of arguments that operations can use.
@@ -159,6 +161,7 @@ pub(crate) fn lower(kernel: &Kernel, options: &PtxOptions, kept: Option<u32>) ->
         hidden_threads: 0,
         min_blocks: 0,
         kept,
+        multiply_adds: false,
         coarse_shift: 0,
         images: Vec::new(),
         argument_pointers: HashMap::new(),
@@ -507,6 +510,12 @@ impl<'k> Lower<'k> {
                 0 if self.staging_bytes == 0 && (exact && required.is_some() || self.needs_registers(exact)) => {
                     ".minnctapersm 1\n".to_string()
                 }
+                // Multiply-adds into a tile behind a staged product of four SIMD-groups need more than a third of all registers.
+                0 if self.staging_bytes > 0
+                    && self.multiply_adds
+                    && threads == 128
+                    && self.tile_registers_in_all() >= 32 =>
+                    ".minnctapersm 2\n".to_string(),
                 0 => String::new(),
                 blocks => format!(".minnctapersm {blocks}\n"),
             },

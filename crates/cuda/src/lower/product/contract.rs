@@ -361,6 +361,7 @@ impl Contraction<'_> {
     ) {
         let (sums, n) = (self.sums, a.n);
         if self.unit == Unit::Fma {
+            l.multiply_adds = true;
             let a = a.all(l);
             // The assembler would read all lines first, which takes more registers than there are if most have sums.
             let sparing = matches!(b.source, Source::Slow(..)) || sums.regs.len() >= MANY_SUMS;
