@@ -53,6 +53,15 @@ impl Work<'_> {
     }
 }
 
+/// A kernel of attention, for any dimension of a head.
+struct AttentionForm {
+    name: &'static str,
+    format: ElementFormat,
+    /// What follows the dimension in the kernel's name.
+    suffix: &'static str,
+    simdgroups: usize,
+}
+
 /// Measures the named groups.
 pub fn run(device: &Device, names: &[String], options: &Options) -> Result<()> {
     let bench = Bench { device, options };
@@ -261,58 +270,62 @@ impl Bench<'_> {
     }
 
     fn attention(&self) -> Result<()> {
-        // The name, then what follows it in the kernel's, its SIMD-groups, dimensions of a head and lengths.
         let (bf16, f32) = (ElementFormat::BF16, ElementFormat::F32);
-        let forms: [(&str, ElementFormat, &str, usize, &[usize], &[usize]); 4] = [
-            ("bf16", bf16, "_x8", 8, &[64, 128], &[1024, 4096, 16384]),
-            ("bf16", bf16, "_causal_x8", 8, &[64, 128], &[1024, 4096, 16384]),
-            ("bf16_simdgroups", bf16, "", 4, &[64, 128], &[256, 4096]),
-            ("f32", f32, "", 4, &[32, 64, 128], &[256, 4096]),
-        ];
-        for (name, format, form, simdgroups, dims, lengths) in forms {
-            for (&dim, &length) in dims
-                .iter()
-                .flat_map(|dim| lengths.iter().map(move |length| (dim, length)))
-            {
-                self.attention_of((name, format, form), simdgroups, dim, length)?;
-            }
-        }
-        Ok(())
+        let eight = |suffix| AttentionForm {
+            name: "bf16",
+            format: bf16,
+            suffix,
+            simdgroups: 8,
+        };
+        let four = |name, format| AttentionForm {
+            name,
+            format,
+            suffix: "",
+            simdgroups: 4,
+        };
+        self.attention_of(&eight("_x8"), &[64, 128], &[1024, 4096, 16384])?;
+        self.attention_of(&eight("_causal_x8"), &[64, 128], &[1024, 4096, 16384])?;
+        self.attention_of(&four("bf16_simdgroups", bf16), &[64, 128], &[256, 4096])?;
+        self.attention_of(&four("f32", f32), &[32, 64, 128], &[256, 4096])
     }
 
     /// 16 heads, and 16 k tokens in all, so that the work grows with the length alone.
-    fn attention_of(
-        &self,
-        (name, format, form): (&str, ElementFormat, &str),
-        simdgroups: usize,
-        dim: usize,
-        length: usize,
-    ) -> Result<()> {
+    fn attention_of(&self, form: &AttentionForm, dims: &[usize], lengths: &[usize]) -> Result<()> {
         const HEADS: usize = 16;
-        let batch = 16384 / length;
-        let count = batch * HEADS * length * dim;
-        let element = if format == ElementFormat::F32 { "f32" } else { "bf16" };
-        let [q, k, v] = [1, 2, 3].map(|seed| self.filled(format, count, seed));
-        let (q, k, v) = (q?, k?, v?);
-        let o = self.device.new_buffer(count * format.bits() / 8)?;
-        let kernel = self.pipeline(
-            "flash_attention.metal",
-            &format!("flash_attention_{element}_d{dim}{form}"),
-        )?;
-        let mut bytes = ints(&[length as i32, length as i32, HEADS as i32, HEADS as i32, 0]);
-        bytes.extend((1.0 / (dim as f32).sqrt()).to_le_bytes());
-        bytes.extend([0u8; 12]);
-        let work = Work {
-            pipeline: &kernel,
-            buffers: vec![(&q, 0), (&k, 0), (&v, 0), (&o, 0)],
-            bytes,
-            grid: [length / (16 * simdgroups), HEADS, batch].into(),
-            threads: (32 * simdgroups).into(),
-            exact: false,
+        let element = if form.format == ElementFormat::F32 {
+            "f32"
+        } else {
+            "bf16"
         };
-        let causal = if form.contains("_causal") { "_causal" } else { "" };
-        let shape = format!("{batch}x{HEADS}x{length}x{dim}");
-        self.report(&format!("attention_{name}{causal}"), &shape, &[work])
+        let causal = if form.suffix.contains("_causal") { "_causal" } else { "" };
+        for (&dim, &length) in dims
+            .iter()
+            .flat_map(|dim| lengths.iter().map(move |length| (dim, length)))
+        {
+            let batch = 16384 / length;
+            let count = batch * HEADS * length * dim;
+            let [q, k, v] = [1, 2, 3].map(|seed| self.filled(form.format, count, seed));
+            let (q, k, v) = (q?, k?, v?);
+            let o = self.device.new_buffer(count * form.format.bits() / 8)?;
+            let kernel = self.pipeline(
+                "flash_attention.metal",
+                &format!("flash_attention_{element}_d{dim}{}", form.suffix),
+            )?;
+            let mut bytes = ints(&[length as i32, length as i32, HEADS as i32, HEADS as i32, 0]);
+            bytes.extend((1.0 / (dim as f32).sqrt()).to_le_bytes());
+            bytes.extend([0u8; 12]);
+            let work = Work {
+                pipeline: &kernel,
+                buffers: vec![(&q, 0), (&k, 0), (&v, 0), (&o, 0)],
+                bytes,
+                grid: [length / (16 * form.simdgroups), HEADS, batch].into(),
+                threads: (32 * form.simdgroups).into(),
+                exact: false,
+            };
+            let shape = format!("{batch}x{HEADS}x{length}x{dim}");
+            self.report(&format!("attention_{}{causal}", form.name), &shape, &[work])?;
+        }
+        Ok(())
     }
 
     /// GELU of 1 GiB.
