@@ -329,6 +329,21 @@ kernel void k(device float *o, uint i [[thread_position_in_threadgroup]]) {{
 }
 
 #[test]
+fn arrays_that_no_memory_holds_are_refused() {
+    for (declaration, code) in [
+        ("constant int g[3][] = {{0, 1}, {2, 3}, {4, 5}};", "E0458"),
+        ("typedef int A[]; constant A g[2] = {{1}, {2}};", "E0458"),
+        ("constant int g[3000000000] = {1};", "E0495"),
+        ("constant int g[2][3000000000] = {{1}, {2}};", "E0495"),
+    ] {
+        let text = errors(&format!(
+            "{declaration}\nkernel void k(device int* y [[buffer(0)]]) {{ auto x = g[1]; y[0] = 1; }}"
+        ));
+        assert!(text.contains(code), "{declaration}: {text}");
+    }
+}
+
+#[test]
 fn a_constexpr_pointer_into_a_constant_array_is_followed_at_run_time() {
     let source = format!(
         "{HEAD}constant int table[4] = {{ 3, 5, 7, 11 }};

@@ -115,6 +115,9 @@ impl Sema<'_> {
                 while i < *n {
                     if *at >= items.len() {
                         let zero = self.value_init(&element.ty, span)?;
+                        if (zero.leaves.len() as u64).saturating_mul(n - i) > MAX_LEAVES {
+                            return self.err("E0495", "this array is too large", span);
+                        }
                         for _ in i..*n {
                             leaves.extend(zero.leaves.iter().cloned());
                         }

@@ -99,6 +99,9 @@ impl Sema<'_> {
             }
             TyKind::Array(inner, bound) => {
                 let element = self.resolve_type(inner)?;
+                if matches!(element.ty, Type::Array(_, u64::MAX)) && !element.is_reference() {
+                    return self.err("E0458", "only the first bound of an array can be left out", ty.span);
+                }
                 let n = match bound {
                     Some(e) => self.array_bound(e)?,
                     None => u64::MAX,
