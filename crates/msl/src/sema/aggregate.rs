@@ -97,6 +97,21 @@ impl Sema<'_> {
         Ok(())
     }
 
+    /// Refuses an array of `n` such elements if its values would fill the memory.
+    pub(super) fn has_room(&self, element: &Value, n: u64, span: Span) -> Res<()> {
+        if (element.leaves.len() as u64).saturating_mul(n) > MAX_LEAVES {
+            return self.err_help(
+                "E0495",
+                "this array is too large",
+                span,
+                format!(
+                    "an array that has values here has at most {MAX_LEAVES} scalars; keep large ones in device memory"
+                ),
+            );
+        }
+        Ok(())
+    }
+
     /// Initialises an array or record from items, beginning with item `at`; inner braces may be left out.
     pub(super) fn aggregate(
         &mut self,
@@ -115,9 +130,7 @@ impl Sema<'_> {
                 while i < *n {
                     if *at >= items.len() {
                         let zero = self.value_init(&element.ty, span)?;
-                        if (zero.leaves.len() as u64).saturating_mul(n - i) > MAX_LEAVES {
-                            return self.err("E0495", "this array is too large", span);
-                        }
+                        self.has_room(&zero, n - i, span)?;
                         for _ in i..*n {
                             leaves.extend(zero.leaves.iter().cloned());
                         }
@@ -239,9 +252,7 @@ impl Sema<'_> {
         span: Span,
     ) -> Res<Value> {
         let zero = self.value_init(&element.ty, span)?;
-        if (zero.leaves.len() as u64).saturating_mul(n) > MAX_LEAVES {
-            return self.err("E0495", "this array is too large", span);
-        }
+        self.has_room(&zero, n, span)?;
         let mut parts = vec![zero; n as usize];
         let mut next = 0;
         while *at < items.len() {

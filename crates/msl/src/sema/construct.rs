@@ -100,9 +100,7 @@ impl Sema<'_> {
             }
             Type::Array(element, n) => {
                 let one = self.default_init(&element.ty, span)?;
-                if (one.leaves.len() as u64).saturating_mul(*n) > MAX_LEAVES {
-                    return self.err("E0495", "this array is too large", span);
-                }
+                self.has_room(&one, *n, span)?;
                 let mut leaves = Vec::with_capacity(one.leaves.len() * *n as usize);
                 for _ in 0..*n {
                     leaves.extend(one.leaves.iter().cloned());
