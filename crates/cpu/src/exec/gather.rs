@@ -1,4 +1,6 @@
-//! Lanes that each read several neighbouring words: what a vector load through scattered addresses is.
+//! Lanes that each read or write several neighbouring elements: what a vector load or store through scattered addresses is.
+
+use crate::lanes::Src;
 
 /// Reads four consecutive 32-bit words from an address of each lane, and writes word `k` of all lanes to `to[k]`.
 ///
@@ -133,9 +135,76 @@ pub(super) unsafe fn eight_halves(to: [*mut u16; 8], count: usize, from: impl Fn
     }
 }
 
+/// Lanes whose values go through one square.
+const SQUARE: usize = 8;
+
+/// Bytes of a lane's values that a square has room for.
+const ROW: usize = 64;
+
+/// Writes the values of `lanes`, which are neighbours in memory, one lane after another. False, and nothing done, if a lane has too many.
+///
+/// Values come out of their registers through a square that is transposed, so that those of a lane are moved together.
+///
+/// # Safety
+/// The registers must hold the lanes, and all values be writable at `to(lane)` for each of them.
+pub(super) unsafe fn store_neighbours(
+    values: &[Src],
+    size: usize,
+    lanes: std::ops::Range<usize>,
+    to: impl Fn(usize) -> *mut u8,
+) -> bool {
+    let bytes = size * values.len();
+    if bytes > ROW {
+        return false;
+    }
+    let mut square = [0u64; SQUARE * ROW / 8];
+    let row = square.as_mut_ptr().cast::<u8>();
+    let row = |lane: usize| row.wrapping_add(lane * ROW);
+    for first in lanes.clone().step_by(SQUARE) {
+        let count = SQUARE.min(lanes.end - first);
+        // The register of a value, from the first of these lanes on.
+        let column = |k: usize| match values[k].step {
+            0 => values[k].ptr,
+            _ => values[k].ptr.wrapping_add(first * size),
+        };
+        // SAFETY: registers are whole chunks, so that all lanes of a square are there; the square has room for each lane's values.
+        unsafe {
+            match size {
+                2 => eight_halves(std::array::from_fn(|lane| row(lane).cast()), values.len(), column),
+                4 => {
+                    four_words(std::array::from_fn(|lane| row(lane).cast()), values.len(), column);
+                    let column = |k| column(k).add(16);
+                    four_words(std::array::from_fn(|lane| row(lane + 4).cast()), values.len(), column);
+                }
+                _ => {
+                    for k in 0..values.len() {
+                        for lane in 0..count {
+                            let from = column(k).add(lane * size);
+                            std::ptr::copy_nonoverlapping(from, row(lane).add(k * size), size);
+                        }
+                    }
+                }
+            }
+            for lane in 0..count {
+                let (from, to) = (row(lane).cast_const(), to(first + lane));
+                match bytes {
+                    // Lengths that are known are moved without a call.
+                    4 => std::ptr::copy_nonoverlapping(from, to, 4),
+                    8 => std::ptr::copy_nonoverlapping(from, to, 8),
+                    16 => std::ptr::copy_nonoverlapping(from, to, 16),
+                    32 => std::ptr::copy_nonoverlapping(from, to, 32),
+                    64 => std::ptr::copy_nonoverlapping(from, to, 64),
+                    _ => std::ptr::copy_nonoverlapping(from, to, bytes),
+                }
+            }
+        }
+    }
+    true
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{eight_halves, four_words, two_words};
+    use super::{Src, eight_halves, four_words, store_neighbours, two_words};
 
     #[test]
     fn halves_of_each_lane() {
@@ -178,6 +247,58 @@ mod tests {
             // SAFETY: as above.
             unsafe { two_words(to, count, |lane| bytes.as_ptr().add(offset(lane))) };
             assert_eq!(pairs[..], columns[..2]);
+        }
+    }
+
+    #[test]
+    fn neighbours_of_each_lane() {
+        use crate::lanes::CHUNK;
+        for (size, count) in [
+            (1, 2),
+            (1, 16),
+            (2, 2),
+            (2, 3),
+            (2, 16),
+            (4, 2),
+            (4, 4),
+            (4, 16),
+            (8, 3),
+        ] {
+            let bytes = size * count;
+            // Value 1 is the same for all lanes.
+            let registers: Vec<Vec<u8>> = (0..count)
+                .map(|k| match k {
+                    1 => (0..CHUNK * size).map(|i| (i % size + 200) as u8).collect(),
+                    _ => (0..CHUNK * size).map(|i| (i * 5 + k * 31) as u8).collect(),
+                })
+                .collect();
+            let values: Vec<Src> = registers
+                .iter()
+                .enumerate()
+                .map(|(k, register)| Src {
+                    ptr: register.as_ptr(),
+                    step: if k == 1 { 0 } else { CHUNK * size },
+                })
+                .collect();
+            for lanes in [0..0, 0..5, 0..21, 8..32, 16..27] {
+                let mut memory = vec![7u8; CHUNK * (bytes + 3)];
+                let mut want = memory.clone();
+                for lane in lanes.clone() {
+                    for (k, register) in registers.iter().enumerate() {
+                        let at = (lane * 11 % CHUNK) * (bytes + 3) + 1 + k * size;
+                        want[at..at + size].copy_from_slice(&register[lane * size..(lane + 1) * size]);
+                    }
+                }
+                let start = memory.as_mut_ptr();
+                // SAFETY: the last byte written is the second last of the memory.
+                let done = unsafe {
+                    store_neighbours(&values, size, lanes, |lane| {
+                        start.add((lane * 11 % CHUNK) * (bytes + 3) + 1)
+                    })
+                };
+                assert!(done);
+                assert_eq!(memory, want, "{count} of {size}");
+            }
         }
     }
 }

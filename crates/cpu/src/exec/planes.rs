@@ -171,6 +171,18 @@ impl Worker<'_> {
         }
         let streams = self.streams(plane.base);
         let (live, width) = (self.lanes.live, self.lanes.width);
+        // Rows that are transposed as a whole are left to the loop below.
+        if access.values.len() > 1 && memory.across != size as isize && memory.down != size as isize {
+            let mut joined = true;
+            for row in 0..memory.rows {
+                let to = |lane: usize| memory.row(row).wrapping_offset(lane as isize * memory.across);
+                // SAFETY: the rectangle was checked.
+                joined &= unsafe { self.store_joined(access, row * width, width.min(live - row * width), to) };
+            }
+            if joined {
+                return true;
+            }
+        }
         for (k, &value) in access.values.iter().enumerate() {
             let from = self.src(value);
             let mut column = 0;

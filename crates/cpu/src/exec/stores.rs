@@ -1,11 +1,12 @@
 //! Stores, each checked against its object.
 
+use super::gather::store_neighbours;
 use super::memory::{Active, scatter_strided};
 use super::objects::split;
 use super::{Outcome, Value, Worker, read, splat, write};
 use crate::compile::program::{Access, Reg};
 use crate::fault::AccessKind;
-use crate::lanes::gather;
+use crate::lanes::{Src, gather};
 
 impl<'d> Worker<'d> {
     /// A store.
@@ -37,6 +38,11 @@ impl<'d> Worker<'d> {
                         let streams = self.streams(base);
                         // SAFETY: the whole span is inside the object.
                         let to = unsafe { start.offset(-(last.min(0) as isize)) };
+                        let lane = |lane: usize| to.wrapping_offset(lane as isize * stride as isize);
+                        // SAFETY: as above; registers hold all lanes.
+                        if stride != i64::from(size) && unsafe { self.store_joined(access, 0, live, lane) } {
+                            return Ok(());
+                        }
                         for (k, &value) in access.values.iter().enumerate() {
                             let from = self.src(value);
                             // SAFETY: as above; the register holds all lanes, or one chunk if its step is 0.
@@ -132,14 +138,23 @@ impl<'d> Worker<'d> {
             self.src(value);
         }
         if let Active::All = active
-            && let [value] = access.values[..]
             && let Some(start) = self.one_object(pointers, access, bytes, true)
         {
-            if self.traffic.is_some() {
-                // SAFETY: there is a pointer for each lane.
+            // SAFETY: there is a pointer for each lane, and every lane's access is inside the object.
+            let joined =
+                unsafe { self.store_joined(access, 0, live, |lane| start.add((*pointers.add(lane) & LOW) as usize)) };
+            let single = access.values.len() == 1;
+            if self.traffic.is_some() && (joined || single) {
+                // SAFETY: as above.
                 let pointer = unsafe { *pointers };
                 self.note(pointer, live as u64 * bytes, true);
             }
+            if joined {
+                return Ok(());
+            }
+            let [value] = access.values[..] else {
+                return (0..live).try_for_each(|lane| self.store_lane(access, bytes, lane));
+            };
             let from = self.src(value);
             if from.step != 0 {
                 // SAFETY: every lane's access is inside the object; the register holds all lanes.
@@ -156,6 +171,35 @@ impl<'d> Worker<'d> {
             return Ok(());
         }
         (0..live).try_for_each(|lane| self.store_lane(access, bytes, lane))
+    }
+
+    /// Stores several values of each of `count` lanes from `first_lane` on, lane after lane. False, and nothing done, where there is one value,
+    /// or more than go together.
+    ///
+    /// # Safety
+    /// All values must be writable at `to(lane)` for each of the lanes, counted from `first_lane`.
+    pub(super) unsafe fn store_joined(
+        &mut self,
+        access: &Access,
+        first_lane: usize,
+        count: usize,
+        to: impl Fn(usize) -> *mut u8,
+    ) -> bool {
+        const MOST: usize = 16;
+        let values = &access.values;
+        if !(2..=MOST).contains(&values.len()) {
+            return false;
+        }
+        let mut from = [Src {
+            ptr: std::ptr::null(),
+            step: 0,
+        }; MOST];
+        for (from, &value) in from.iter_mut().zip(values) {
+            *from = self.src(value);
+        }
+        let (from, size) = (&from[..values.len()], access.size as usize);
+        // SAFETY: by the function's contract; registers hold all lanes, or one chunk if their step is 0.
+        unsafe { store_neighbours(from, size, first_lane..first_lane + count, |lane| to(lane - first_lane)) }
     }
 
     /// A store of the lanes with a byte that is not zero.

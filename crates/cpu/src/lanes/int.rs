@@ -3,7 +3,7 @@
 use anymetal_ir::{BinaryOp, Scalar, TernaryOp, UnaryOp};
 
 use super::scalar::Bool;
-use super::{Bin, Fn1, Fn2, Fn3, Isa, Ter, Un, bin, plain_bin, plain_ter, plain_un, ter, un};
+use super::{Bin, CHUNK, Fn1, Fn2, Fn3, Isa, Ter, Un, bin, plain_bin, plain_ter, plain_un, ter, un};
 
 /// What integer operations need of a type. Division by zero gives 0, everything wraps.
 pub(crate) trait Int: Copy + Ord + 'static {
@@ -32,10 +32,12 @@ pub(crate) trait Int: Copy + Ord + 'static {
     fn ctz(self) -> Self;
     fn popcount(self) -> Self;
     fn reverse(self) -> Self;
+    /// A chunk of quotients without an instruction that divides integers; false where there is no such way.
+    fn quotients(out: &mut [Self; CHUNK], a: &[Self; CHUNK], b: &[Self; CHUNK]) -> bool;
 }
 
 macro_rules! ints {
-    ($($t:ty, $wide:ty, $abs:expr, $sign:expr;)*) => {$(
+    ($($t:ty, $wide:ty, $abs:expr, $sign:expr, $sign_bits:expr, $quotients:expr;)*) => {$(
         impl Int for $t {
             #[inline(always)]
             fn add(self, other: Self) -> Self { self.wrapping_add(other) }
@@ -95,20 +97,53 @@ macro_rules! ints {
             fn popcount(self) -> Self { self.count_ones() as $t }
             #[inline(always)]
             fn reverse(self) -> Self { self.reverse_bits() }
+            #[inline(always)]
+            fn quotients(out: &mut [Self; CHUNK], a: &[Self; CHUNK], b: &[Self; CHUNK]) -> bool {
+                let (divisor, below) = (b[0], b[0].wrapping_sub(1));
+                let others = b.iter().fold(0, |bits, &b| bits | (b ^ divisor));
+                if others != 0 || divisor <= 0 || divisor & below != 0 {
+                    return $quotients(out, a, b);
+                }
+                for i in 0..CHUNK {
+                    // Rounds to zero: a negative number goes up before bits fall off.
+                    out[i] = a[i].wrapping_add($sign_bits(a[i]) & below) >> divisor.trailing_zeros();
+                }
+                true
+            }
         }
     )*};
 }
 
 ints! {
-    i8, i16, i8::wrapping_abs, i8::signum;
-    u8, u16, |x| x, |x: u8| x.min(1);
-    i16, i32, i16::wrapping_abs, i16::signum;
-    u16, u32, |x| x, |x: u16| x.min(1);
-    i32, i64, i32::wrapping_abs, i32::signum;
-    u32, u64, |x| x, |x: u32| x.min(1);
-    i64, i128, i64::wrapping_abs, i64::signum;
-    u64, u128, |x| x, |x: u64| x.min(1);
+    i8, i16, i8::wrapping_abs, i8::signum, |x| x >> 7, |_, _, _| false;
+    u8, u16, |x| x, |x: u8| x.min(1), |_| 0, |_, _, _| false;
+    i16, i32, i16::wrapping_abs, i16::signum, |x| x >> 15, |_, _, _| false;
+    u16, u32, |x| x, |x: u16| x.min(1), |_| 0, |_, _, _| false;
+    i32, i64, i32::wrapping_abs, i32::signum, |x| x >> 31, quotients_i32;
+    u32, u64, |x| x, |x: u32| x.min(1), |_| 0, quotients_u32;
+    i64, i128, i64::wrapping_abs, i64::signum, |x| x >> 63, |_, _, _| false;
+    u64, u128, |x| x, |x: u64| x.min(1), |_| 0, |_, _, _| false;
 }
+
+/// Quotients of 32-bit integers in `f64`, which holds them and their quotients well enough: a quotient that is not whole differs from the
+/// next whole number by 2⁻³² of it at least, and is rounded by 2⁻⁵³. Zero and −1 are left to others.
+macro_rules! quotients {
+    ($name:ident, $t:ty) => {
+        #[inline(always)]
+        fn $name(out: &mut [$t; CHUNK], a: &[$t; CHUNK], b: &[$t; CHUNK]) -> bool {
+            if b.iter().fold(false, |any, &b| any | (b == 0) | (b == !0)) {
+                return false;
+            }
+            for i in 0..CHUNK {
+                // SAFETY: with another divisor than 0 and −1 the quotient is between those of the type.
+                out[i] = unsafe { (f64::from(a[i]) / f64::from(b[i])).to_int_unchecked() };
+            }
+            true
+        }
+    };
+}
+quotients!(quotients_i32, i32);
+quotients!(quotients_u32, u32);
 
 macro_rules! int_ops {
     (un: $($u:ident = $um:ident),*; bin: $($b:ident = $bm:ident),*) => {
@@ -133,9 +168,41 @@ macro_rules! int_ops {
 
 int_ops! {
     un: Neg = neg, Not = not, Abs = abs, Sign = sign, Clz = clz, Ctz = ctz, Popcount = popcount, Reverse = reverse;
-    bin: Add = add, Sub = sub, Mul = mul, Div = div, Rem = rem, And = and, Or = or, Xor = xor, Shl = shl, Shr = shr,
+    bin: Add = add, Sub = sub, Mul = mul, And = and, Or = or, Xor = xor, Shl = shl, Shr = shr,
         Min = min, Max = max, MulHi = mul_hi, AddSat = add_sat, SubSat = sub_sat, AbsDiff = abs_diff, Hadd = hadd,
         Rhadd = rhadd, Rotate = rotate
+}
+
+struct Div;
+impl<T: Int> Bin<T> for Div {
+    type Out = T;
+    #[inline(always)]
+    fn apply(a: T, b: T) -> T {
+        a.div(b)
+    }
+    #[inline(always)]
+    unsafe fn chunk<const ISA: u8>(out: &mut [T; CHUNK], a: &[T; CHUNK], b: &[T; CHUNK]) -> bool {
+        T::quotients(out, a, b)
+    }
+}
+
+struct Rem;
+impl<T: Int> Bin<T> for Rem {
+    type Out = T;
+    #[inline(always)]
+    fn apply(a: T, b: T) -> T {
+        a.rem(b)
+    }
+    #[inline(always)]
+    unsafe fn chunk<const ISA: u8>(out: &mut [T; CHUNK], a: &[T; CHUNK], b: &[T; CHUNK]) -> bool {
+        if !T::quotients(out, a, b) {
+            return false;
+        }
+        for i in 0..CHUNK {
+            out[i] = a[i].sub(out[i].mul(b[i]));
+        }
+        true
+    }
 }
 
 struct Clamp;
@@ -242,8 +309,9 @@ table! {
 
 table! {
     binary_table, BinaryOp, Fn2, own_bin, any_bin;
-    hot: Add = Add, Sub = Sub, Mul = Mul, And = And, Or = Or, Xor = Xor, Shl = Shl, Shr = Shr, Min = Min, Max = Max;
-    cold: Div = Div, Rem = Rem, MulHi = MulHi, AddSat = AddSat, SubSat = SubSat, AbsDiff = AbsDiff, Hadd = Hadd,
+    hot: Add = Add, Sub = Sub, Mul = Mul, And = And, Or = Or, Xor = Xor, Shl = Shl, Shr = Shr, Min = Min, Max = Max,
+        Div = Div, Rem = Rem;
+    cold: MulHi = MulHi, AddSat = AddSat, SubSat = SubSat, AbsDiff = AbsDiff, Hadd = Hadd,
         Rhadd = Rhadd, Rotate = Rotate
 }
 

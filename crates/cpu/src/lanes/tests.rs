@@ -175,3 +175,52 @@ fn rows_repeated() {
         }
     }
 }
+
+#[test]
+fn quotients_on_every_instruction_set() {
+    use crate::lanes::int;
+
+    /// Chunks of dividends and divisors: divisors all alike, powers of two and others, zeros and −1 among them.
+    fn check<T: Copy + Default + PartialEq + std::fmt::Debug>(ty: Scalar, values: &[T], want: impl Fn(T, T) -> (T, T)) {
+        let random = |i: usize| values[(i.wrapping_mul(2_654_435_761) >> 7) % values.len()];
+        for isa in sets() {
+            let find = |op| int::binary(op, ty, isa).expect("a loop");
+            let (div, rem) = (find(BinaryOp::Div), find(BinaryOp::Rem));
+            for round in 0..values.len() + 500 {
+                let a: [T; CHUNK] = std::array::from_fn(|i| random(round * CHUNK + i));
+                let b: [T; CHUNK] = match values.get(round) {
+                    Some(&divisor) => [divisor; CHUNK],
+                    None => std::array::from_fn(|i| random(round * 77 + i * 13)),
+                };
+                let src = |values: &[T; CHUNK]| Src {
+                    ptr: values.as_ptr().cast(),
+                    step: size_of::<[T; CHUNK]>(),
+                };
+                let (mut q, mut r) = ([T::default(); CHUNK], [T::default(); CHUNK]);
+                // SAFETY: all hold a chunk.
+                unsafe {
+                    div(1, q.as_mut_ptr().cast(), src(&a), src(&b));
+                    rem(1, r.as_mut_ptr().cast(), src(&a), src(&b));
+                }
+                for i in 0..CHUNK {
+                    assert_eq!((q[i], r[i]), want(a[i], b[i]), "{:?} by {:?}, {isa:?}", a[i], b[i]);
+                }
+            }
+        }
+    }
+
+    macro_rules! checks {
+        ($($t:ty, $ty:expr;)*) => {$(
+            let mut values: Vec<$t> = (0..<$t>::BITS).flat_map(|s| [(1 as $t) << s, ((1 as $t) << s).wrapping_sub(1), !((1 as $t) << s)]).collect();
+            values.extend([0, 3, 5, 7, 10, 100, 127, <$t>::MAX, <$t>::MIN, <$t>::MAX - 1, <$t>::MAX / 3, !0]);
+            check($ty, &values, |a, b| match b {
+                0 => (0, 0),
+                _ => (a.wrapping_div(b), a.wrapping_rem(b)),
+            });
+        )*};
+    }
+    checks! {
+        i8, Scalar::I8; u8, Scalar::U8; i16, Scalar::I16; u16, Scalar::U16;
+        i32, Scalar::I32; u32, Scalar::U32; i64, Scalar::I64; u64, Scalar::U64;
+    }
+}
