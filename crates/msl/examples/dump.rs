@@ -1,13 +1,14 @@
-//! Prints the kernel IR of a Metal source file: `cargo run -p anymetal-msl --example dump -- k.metal [include directory…]`.
+//! Prints the kernel IR of a Metal source file: `cargo run -p anymetal-msl --example dump -- [--optimized] k.metal [include directory…]`.
 
 use std::process::ExitCode;
 
 use anymetal_msl::{CompileOptions, FunctionConstantValues, Library};
 
 fn main() -> ExitCode {
-    let mut args = std::env::args().skip(1);
+    let mut args = std::env::args().skip(1).peekable();
+    let optimized = args.next_if(|arg| arg == "--optimized").is_some();
     let Some(path) = args.next() else {
-        eprintln!("usage: dump FILE [INCLUDE DIRECTORY...]");
+        eprintln!("usage: dump [--optimized] FILE [INCLUDE DIRECTORY...]");
         return ExitCode::from(2);
     };
     let text = match std::fs::read_to_string(&path) {
@@ -32,7 +33,12 @@ fn main() -> ExitCode {
     let none = FunctionConstantValues::default();
     for info in library.kernels() {
         match library.specialize(&info.name, &none) {
-            Ok(kernel) => println!("{}", anymetal_ir::print(&kernel)),
+            Ok(mut kernel) => {
+                if optimized {
+                    anymetal_ir::passes::optimize(&mut kernel);
+                }
+                println!("{}", anymetal_ir::print(&kernel));
+            }
             Err(e) => eprintln!("{}", e.render()),
         }
     }

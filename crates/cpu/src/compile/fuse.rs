@@ -6,7 +6,7 @@
 use super::classify::Class;
 use super::lower::Virtual;
 use super::operands::Role;
-use super::program::{Block, Inst, Operation, Reg};
+use super::program::{Block, Inst, Operation, Reg, SetLocal};
 
 /// Joins what can be joined, before registers are placed.
 pub(super) fn fuse(body: &mut Block, vregs: &[Virtual]) {
@@ -107,10 +107,35 @@ impl Fuse<'_> {
         if self.uses[value.at as usize] != 1 || mine.class != other.class || mine.class == Class::Uniform {
             return None;
         }
+        let set = SetLocal { blend, local, value };
+        // The other element of a matrix.
+        if let Inst::SetLocal { direct, apart, sets } = last {
+            let Inst::SimdgroupMatrixMultiply {
+                out: [first, second], ..
+            } = **direct
+            else {
+                return None;
+            };
+            if second != value || first == local {
+                return None;
+            }
+            let (mut direct, mut sets) = (direct.clone(), sets.clone());
+            if let Inst::SimdgroupMatrixMultiply { out, .. } = &mut *direct {
+                out[1] = local;
+            }
+            sets.push(set);
+            return Some(Inst::SetLocal {
+                direct,
+                apart: apart.clone(),
+                sets,
+            });
+        }
         let mut direct = last.clone();
         let out = match &mut direct {
             Inst::Op1 { out, .. } | Inst::Op2 { out, .. } | Inst::Op3 { out, .. } | Inst::OfMemory { out, .. } => out,
             Inst::Affine { out, kind, .. } if !matches!(kind, super::program::AffineKind::Compare(_)) => out,
+            // Operands are read before elements are written.
+            Inst::SimdgroupMatrixMultiply { out, .. } => &mut out[0],
             // A step of a chain is read after the sum is written.
             Inst::Dot { out, terms, .. } if terms.iter().all(|term| term.word != local && term.x != local) => out,
             _ => return None,
@@ -122,9 +147,7 @@ impl Fuse<'_> {
         Some(Inst::SetLocal {
             direct: Box::new(direct),
             apart: Box::new(last.clone()),
-            blend,
-            local,
-            value,
+            sets: vec![set],
         })
     }
 }

@@ -78,17 +78,13 @@ impl Inst {
                 operands.iter_mut().for_each(|reg| f(reg, Use));
                 f(out, Def);
             }
-            Inst::SetLocal {
-                direct,
-                apart,
-                local,
-                value,
-                ..
-            } => {
+            Inst::SetLocal { direct, apart, sets } => {
                 direct.visit(f);
                 apart.visit(f);
-                f(value, Use);
-                f(local, Local);
+                for set in sets {
+                    f(&mut set.value, Use);
+                    f(&mut set.local, Local);
+                }
             }
             Inst::LocalSet { local, value, .. } => {
                 f(value, Use);
@@ -259,7 +255,7 @@ impl Inst {
                     }
                 }
             }
-            Inst::SetLocal { direct, apart, .. } => {
+            Inst::SetLocal { direct, apart, sets: _ } => {
                 direct.place_steps();
                 apart.place_steps();
             }

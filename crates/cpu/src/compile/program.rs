@@ -142,6 +142,14 @@ pub(crate) enum Place {
     Tile(u32),
 }
 
+/// A local that is set to one value of an operation.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SetLocal {
+    pub blend: BlendFn,
+    pub local: Reg,
+    pub value: Reg,
+}
+
 /// A memory access.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Access {
@@ -244,15 +252,13 @@ pub(crate) enum Inst {
         /// As many as the operation has; the others repeat one of them.
         operands: [Reg; 3],
     },
-    /// An operation for a local alone.
+    /// An operation for locals alone.
     SetLocal {
-        /// Writes the local.
+        /// Writes the locals.
         direct: Box<Inst>,
-        /// Writes `value`.
+        /// Writes their values.
         apart: Box<Inst>,
-        blend: BlendFn,
-        local: Reg,
-        value: Reg,
+        sets: Vec<SetLocal>,
     },
     Affine {
         kind: AffineKind,

@@ -4,8 +4,7 @@ use anymetal_ir::LocationId;
 
 use super::mask::Mask;
 use super::{Outcome, Value, Worker};
-use crate::compile::program::{Access, Inst, Operation, Reg};
-use crate::lanes::convert::BlendFn;
+use crate::compile::program::{Access, Inst, Operation, Reg, SetLocal};
 use crate::lanes::{CHUNK, Src};
 
 impl<'d> Worker<'d> {
@@ -15,19 +14,14 @@ impl<'d> Worker<'d> {
         self.step(inst)
     }
 
-    /// Sets a local to what an instruction gives: in its register where all lanes take part, else by merging.
-    pub(super) fn set_local(
-        &mut self,
-        direct: &'d Inst,
-        apart: &'d Inst,
-        blend: BlendFn,
-        local: Reg,
-        value: Reg,
-    ) -> Outcome {
+    /// Sets locals to what an instruction gives: in their registers where all lanes take part, else by merging.
+    pub(super) fn set_local(&mut self, direct: &'d Inst, apart: &'d Inst, sets: &'d [SetLocal]) -> Outcome {
         match self.lanes.current {
             Mask::Part(slot) => {
                 self.inner(apart)?;
-                self.merge(blend, local, value, slot);
+                for set in sets {
+                    self.merge(set.blend, set.local, set.value, slot);
+                }
                 Ok(())
             }
             _ => self.inner(direct),

@@ -432,13 +432,7 @@ impl<'d> Worker<'d> {
                 out,
                 operands,
             } => return self.of_memory(access, *location, *operation, *out, operands),
-            Inst::SetLocal {
-                direct,
-                apart,
-                blend,
-                local,
-                value,
-            } => return self.set_local(direct, apart, *blend, *local, *value),
+            Inst::SetLocal { direct, apart, sets } => return self.set_local(direct, apart, sets),
             Inst::LocalGet { copy, out, local } => {
                 if let (Some(to), Some(from)) = (out.tag_index(), local.tag_index())
                     && self.lanes.tags[from].affine

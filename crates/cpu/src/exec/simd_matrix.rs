@@ -103,10 +103,13 @@ fn add_product(a: &Elements, b: &Elements, sums: &mut Elements) {
     }
 }
 
-/// [`add_product`] with fused additions.
+/// [`add_product`] with fused additions, from matrices where they lie: `out = a·b + c`.
+///
+/// # Safety
+/// Each pointer leads to 32 elements. Outputs may be inputs.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,fma")]
-fn add_product_avx2(a: &Elements, b: &Elements, sums: &mut Elements) {
+unsafe fn add_product_avx2(a: [*const f32; 2], b: [*const f32; 2], c: Option<[*const f32; 2]>, out: [*mut f32; 2]) {
     use std::arch::x86_64::*;
     /// Which of the pairs (b2 b1) of a vector, twice each of its elements.
     const PAIRS: [[i32; 8]; 4] = {
@@ -118,24 +121,21 @@ fn add_product_avx2(a: &Elements, b: &Elements, sums: &mut Elements) {
         }
         out
     };
-    #[target_feature(enable = "avx2")]
-    #[inline]
-    fn load(elements: &[f32; CHUNK], vector: usize) -> __m256 {
-        let eight = &elements[8 * vector..][..8];
-        // SAFETY: eight elements.
-        unsafe { _mm256_loadu_ps(eight.as_ptr()) }
-    }
+    // SAFETY: by the function's contract, for the four vectors of an element.
+    let load = |elements: *const f32, vector: usize| unsafe { _mm256_loadu_ps(elements.add(8 * vector)) };
     // By element and vector (b4 b3).
     let mut acc = [[_mm256_setzero_ps(); 4]; 2];
-    for (acc, sums) in acc.iter_mut().zip(&*sums) {
-        for (vector, acc) in acc.iter_mut().enumerate() {
-            *acc = load(sums, vector);
+    if let Some(c) = c {
+        for (acc, c) in acc.iter_mut().zip(c) {
+            for (vector, acc) in acc.iter_mut().enumerate() {
+                *acc = load(c, vector);
+            }
         }
     }
     for k in 0..N {
         let mut left = [_mm256_setzero_ps(); 2];
         for (b4, left) in left.iter_mut().enumerate() {
-            let vector = load(&a[k & 1], b4 * 2 + (k >> 2));
+            let vector = load(a[k & 1], b4 * 2 + (k >> 2));
             *left = if k & 2 == 0 {
                 _mm256_moveldup_ps(vector)
             } else {
@@ -146,33 +146,25 @@ fn add_product_avx2(a: &Elements, b: &Elements, sums: &mut Elements) {
         let pair = unsafe { _mm256_loadu_si256(PAIRS[k & 3].as_ptr().cast()) };
         for e in 0..2 {
             for b3 in 0..2 {
-                let right = _mm256_permutevar8x32_ps(load(&b[e], (k >> 2) * 2 + b3), pair);
+                let right = _mm256_permutevar8x32_ps(load(b[e], (k >> 2) * 2 + b3), pair);
                 for b4 in 0..2 {
                     acc[e][b4 * 2 + b3] = _mm256_fmadd_ps(left[b4], right, acc[e][b4 * 2 + b3]);
                 }
             }
         }
     }
-    for (sums, acc) in sums.iter_mut().zip(acc) {
-        for (out, acc) in sums.chunks_exact_mut(8).zip(acc) {
-            // SAFETY: eight elements.
-            unsafe { _mm256_storeu_ps(out.as_mut_ptr(), acc) };
+    for (out, acc) in out.into_iter().zip(acc) {
+        for (vector, acc) in acc.into_iter().enumerate() {
+            // SAFETY: by the function's contract.
+            unsafe { _mm256_storeu_ps(out.add(8 * vector), acc) };
         }
     }
 }
 
 /// # Safety
-/// Sources hold chunk `chunk` of their types, `out` has room for it; outputs do not overlap inputs.
+/// Sources hold chunk `chunk` of their types, `out` has room for it; an output may be an input.
 #[inline(always)]
-unsafe fn multiply_body(
-    [a, b]: [&Source; 2],
-    c: Option<&Source>,
-    out: [*mut u8; 2],
-    ty: Scalar,
-    chunk: usize,
-    widen: unsafe fn(&Source, usize, &mut Elements),
-    add_product: impl Fn(&Elements, &Elements, &mut Elements),
-) {
+unsafe fn multiply_body([a, b]: [&Source; 2], c: Option<&Source>, out: [*mut u8; 2], ty: Scalar, chunk: usize) {
     let mut elements = [[[0f32; CHUNK]; 2]; 3];
     let [left, right, sums] = &mut elements;
     // SAFETY: by the function's contract.
@@ -194,16 +186,40 @@ unsafe fn multiply_body(
     }
 }
 
+/// [`multiply_body`] that widens only what is not `f32`.
+///
 /// # Safety
-/// As for [`multiply_body`], and the machine has these instructions.
+/// As for [`multiply_body`], and the machine has these instructions. An output may be an input of its type.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,fma,f16c")]
-unsafe fn multiply_avx2(operands: [&Source; 2], c: Option<&Source>, out: [*mut u8; 2], ty: Scalar, chunk: usize) {
+unsafe fn multiply_avx2([a, b]: [&Source; 2], c: Option<&Source>, out: [*mut u8; 2], ty: Scalar, chunk: usize) {
+    let mut widened = [[[0f32; CHUNK]; 2]; 3];
+    let [left, right, added] = &mut widened;
+    /// Where the elements of a chunk lie as `f32`.
+    #[target_feature(enable = "avx2,f16c")]
+    #[inline]
+    unsafe fn elements(source: &Source, chunk: usize, widened: &mut Elements) -> [*const f32; 2] {
+        if source.ty == Scalar::F32 {
+            return source.elements.map(|src| src.ptr.wrapping_add(chunk * src.step).cast());
+        }
+        // SAFETY: by the function's contract.
+        unsafe { widen_avx2(source, chunk, widened) };
+        [widened[0].as_ptr(), widened[1].as_ptr()]
+    }
     // SAFETY: by the function's contract.
     unsafe {
-        multiply_body(operands, c, out, ty, chunk, widen_avx2, |a, b, sums| {
-            add_product_avx2(a, b, sums)
-        })
+        let (a, b) = (elements(a, chunk, left), elements(b, chunk, right));
+        let c = c.map(|c| elements(c, chunk, added));
+        if ty == Scalar::F32 {
+            let out = out.map(|out| out.cast::<[f32; CHUNK]>().add(chunk).cast());
+            return add_product_avx2(a, b, c, out);
+        }
+        let mut sums = [[0f32; CHUNK]; 2];
+        add_product_avx2(a, b, c, sums.each_mut().map(|sums| sums.as_mut_ptr()));
+        match ty {
+            Scalar::F16 => narrow_as::<F16>(&sums, out, chunk),
+            _ => narrow_as::<Bf16>(&sums, out, chunk),
+        }
     }
 }
 
@@ -240,11 +256,11 @@ impl Worker<'_> {
                 }
             }
             let chunk = first / CHUNK;
-            // SAFETY: registers hold all lanes of their types (a uniform one 32 equal elements); the allocator keeps outputs apart from
-            // inputs; the instruction set was detected.
+            // SAFETY: registers hold all lanes of their types (a uniform one 32 equal elements); an output is apart from inputs, or one of them
+            // where it is a local; the instruction set was detected.
             unsafe {
                 match self.shared.isa {
-                    Isa::Portable => multiply_body([&a, &b], c.as_ref(), out, ty, chunk, widen, add_product),
+                    Isa::Portable => multiply_body([&a, &b], c.as_ref(), out, ty, chunk),
                     #[cfg(target_arch = "x86_64")]
                     Isa::Avx2 | Isa::Avx512 => multiply_avx2([&a, &b], c.as_ref(), out, ty, chunk),
                 }
@@ -285,8 +301,11 @@ mod tests {
         #[cfg(target_arch = "x86_64")]
         if Isa::detect() == Isa::Avx2 {
             let mut sums = [[1.0; CHUNK]; 2];
+            let (a, b, c) = (elements(a), elements(b), [[1.0; CHUNK]; 2]);
+            let pointers = |elements: &Elements| [elements[0].as_ptr(), elements[1].as_ptr()];
+            let out = sums.each_mut().map(|sums| sums.as_mut_ptr());
             // SAFETY: the machine has the instructions.
-            unsafe { add_product_avx2(&elements(a), &elements(b), &mut sums) };
+            unsafe { add_product_avx2(pointers(&a), pointers(&b), Some(pointers(&c)), out) };
             assert_eq!(sums, wanted);
         }
     }

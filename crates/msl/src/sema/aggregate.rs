@@ -99,7 +99,13 @@ impl Sema<'_> {
 
     /// Refuses an array of `n` such elements if its values would fill the memory.
     pub(super) fn has_room(&self, element: &Value, n: u64, span: Span) -> Res<()> {
-        if (element.leaves.len() as u64).saturating_mul(n) > MAX_LEAVES {
+        self.array_leaves(element.leaves.len(), n, span).map(|_| ())
+    }
+
+    /// The scalars of an array of `n` elements of `one` each, which are refused if they would fill the memory.
+    pub(super) fn array_leaves(&self, one: usize, n: u64, span: Span) -> Res<u64> {
+        let count = (one as u64).saturating_mul(n);
+        if count > MAX_LEAVES {
             return self.err_help(
                 "E0495",
                 "this array is too large",
@@ -109,7 +115,7 @@ impl Sema<'_> {
                 ),
             );
         }
-        Ok(())
+        Ok(count)
     }
 
     /// Initialises an array or record from items, beginning with item `at`; inner braces may be left out.

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use anymetal_formats::ElementFormat;
 use anymetal_ir::{Scalar, Type as IrType};
 
-use super::context::{MAX_LEAVES, Res, Sema};
+use super::context::{Res, Sema};
 use super::emit::ir_size;
 use super::library;
 use super::types::*;
@@ -86,10 +86,7 @@ impl Sema<'_> {
                 } else {
                     self.leaf_kinds(&element.ty)?
                 };
-                let count = (one.len() as u64).saturating_mul(*n);
-                if count > MAX_LEAVES {
-                    return self.err("E0495", "this array is too large", self.span);
-                }
+                let count = self.array_leaves(one.len(), *n, self.span)?;
                 let mut all = Vec::with_capacity(count as usize);
                 for _ in 0..*n {
                     all.extend_from_slice(&one);
@@ -184,7 +181,14 @@ impl Sema<'_> {
                 }
                 match size.checked_mul(*n) {
                     Some(total) if total < 1 << 40 => (total, align),
-                    _ => return self.err("E0495", "this array is too large", self.span),
+                    _ => {
+                        return self.err_help(
+                            "E0495",
+                            "this array is too large",
+                            self.span,
+                            "a type has less than 2⁴⁰ bytes: take a pointer or a tensor, whose extents are not part of the type",
+                        );
+                    }
                 }
             }
             Type::Record(id) => {
