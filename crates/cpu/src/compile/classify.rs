@@ -279,7 +279,12 @@ impl Walk<'_> {
                 Op::Convert { operand, to, saturate } => {
                     let class = self.of(*operand);
                     if integer(self, *operand) && to.is_integer() && !saturate {
-                        class
+                        // Offsets of lanes may turn out to be those of a matrix.
+                        if to.bits() == 64 {
+                            class.min(Class::Affine)
+                        } else {
+                            class
+                        }
                     } else {
                         pure(class)
                     }

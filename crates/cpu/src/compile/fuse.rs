@@ -1,12 +1,14 @@
-//! Pairs of instructions that become one: a load and the only operation that uses what it loads, which may read memory where it lies; and
-//! an operation whose only use is the local that it sets, which may write the local's register.
+//! Pairs of instructions that become one: a load and the only operation that uses what it loads, which may read memory where it lies;
+//! an operation whose only use is the local that it sets, which may write the local's register; and a load of several values for a store of
+//! them, as when a tile is brought to threadgroup memory, which need not go through registers.
 //!
-//! Both save a pass over the lanes and an instruction. Only neighbours are joined, so nothing happens between the two.
+//! All save passes over the lanes and an instruction. Neighbours are joined, so that nothing happens between the two; between a load and the
+//! store of its values may be what computes the store's address.
 
 use super::classify::Class;
 use super::lower::Virtual;
 use super::operands::Role;
-use super::program::{Block, Inst, Operation, Reg, SetLocal};
+use super::program::{Access, Block, Copy, Inst, Operation, Reg, SetLocal};
 
 /// Joins what can be joined, before registers are placed.
 pub(super) fn fuse(body: &mut Block, vregs: &[Virtual]) {
@@ -43,6 +45,11 @@ impl Fuse<'_> {
             if !matches!(inst, Inst::CoopMap { .. }) {
                 inst.blocks().into_iter().for_each(|nested| self.block(nested));
             }
+            if let Some((at, copy)) = self.copy(&out, &inst) {
+                out.remove(at);
+                out.push((copy, location));
+                continue;
+            }
             let before = out.last();
             if let Some((joined, at)) =
                 before.and_then(|(last, at)| self.of_memory(last, *at, &inst).map(|inst| (inst, location)))
@@ -64,6 +71,36 @@ impl Fuse<'_> {
 
     fn is_plain(&self, reg: Reg) -> bool {
         self.vregs[reg.at as usize].class == Class::Plain
+    }
+
+    /// A store and the load whose values it stores, if these have no other use and only registers are computed between the two; and the
+    /// load's place.
+    fn copy(&self, before: &[(Inst, anymetal_ir::LocationId)], inst: &Inst) -> Option<(usize, Inst)> {
+        let Inst::Store(store) = inst else { return None };
+        if store.values.len() < 2 || store.predicate.is_some() {
+            return None;
+        }
+        let mut at = before.len();
+        loop {
+            at = at.checked_sub(1)?;
+            match &before[at] {
+                (Inst::Load(load), location) => {
+                    let alone = |reg: &Reg| self.is_plain(*reg) && self.uses[reg.at as usize] == 1;
+                    let fits = load.values == store.values && load.size == store.size;
+                    if !fits || load.boolean || load.predicate.is_some() || !load.values.iter().all(alone) {
+                        return None;
+                    }
+                    let copy = Copy {
+                        load: Access::clone(load),
+                        location: *location,
+                        store: Access::clone(store),
+                    };
+                    return Some((at, Inst::Copy(Box::new(copy))));
+                }
+                (Inst::Op1 { .. } | Inst::Op2 { .. } | Inst::Op3 { .. } | Inst::Affine { .. }, _) => {}
+                _ => return None,
+            }
+        }
     }
 
     /// An operation on what `load` loads, if it is the only one.

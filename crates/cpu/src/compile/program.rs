@@ -142,6 +142,15 @@ pub(crate) enum Place {
     Tile(u32),
 }
 
+/// Several values that each lane loads only to store them in the same order.
+#[derive(Clone, Debug)]
+pub(crate) struct Copy {
+    pub load: Access,
+    /// Of the load.
+    pub location: LocationId,
+    pub store: Access,
+}
+
 /// A local that is set to one value of an operation.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SetLocal {
@@ -252,6 +261,8 @@ pub(crate) enum Inst {
         /// As many as the operation has; the others repeat one of them.
         operands: [Reg; 3],
     },
+    /// A store of what is loaded for it alone.
+    Copy(Box<Copy>),
     /// An operation for locals alone.
     SetLocal {
         /// Writes the locals.

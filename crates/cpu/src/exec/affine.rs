@@ -6,6 +6,7 @@
 use anymetal_ir::{CompareOp, Scalar};
 
 use super::mask::Mask;
+use super::matrix::{Shape, Steps};
 use super::{LaneState, Value, Worker};
 use crate::compile::program::{AffineKind, Lanes, Reg};
 use crate::lanes::convert::BlendFn;
@@ -65,6 +66,8 @@ pub(super) struct Tag {
     /// The lanes are written out too.
     pub filled: bool,
     pub plane: Plane,
+    /// Of lanes that are no plane.
+    pub shape: Shape,
 }
 
 impl Tag {
@@ -72,6 +75,7 @@ impl Tag {
         affine: false,
         filled: true,
         plane: Plane::line(0, 0),
+        shape: Shape::Unknown,
     };
 
     pub const fn new(plane: Plane) -> Tag {
@@ -79,6 +83,16 @@ impl Tag {
             affine: true,
             filled: false,
             plane,
+            shape: Shape::Other,
+        }
+    }
+
+    /// Lanes that are not written out but for the first of each SIMD-group.
+    pub const fn matrix(steps: Steps) -> Tag {
+        Tag {
+            filled: false,
+            shape: Shape::Matrix(steps),
+            ..Tag::LANES
         }
     }
 
@@ -162,8 +176,20 @@ impl LaneState {
 impl Worker<'_> {
     /// Writes out the lanes of a tagged register.
     pub(super) fn fill(&mut self, reg: Reg, tag: usize) {
-        let Tag { affine, filled, plane } = self.lanes.tags[tag];
-        if filled || !affine {
+        let Tag {
+            affine,
+            filled,
+            plane,
+            shape,
+        } = self.lanes.tags[tag];
+        if filled {
+            return;
+        }
+        if !affine {
+            if let Shape::Matrix(steps) = shape {
+                self.fill_matrix(reg, steps);
+            }
+            self.lanes.tags[tag].filled = true;
             return;
         }
         let count = self.lanes.chunks * CHUNK;
@@ -388,6 +414,8 @@ impl Worker<'_> {
             && let Some(tag) = out.tag_index()
         {
             self.lanes.tags[tag] = Tag::new(plane);
+            return;
+        } else if kind == AffineKind::PointerOffset && self.matrix_offset(out, a, b) {
             return;
         }
         match lanes {

@@ -3,9 +3,51 @@
 use anymetal_ir::LocationId;
 
 use super::mask::Mask;
+use super::memory::Active;
 use super::{Outcome, Value, Worker};
-use crate::compile::program::{Access, Inst, Operation, Reg, SetLocal};
+use crate::compile::program::{Access, Copy, Inst, Operation, Reg, SetLocal};
 use crate::lanes::{CHUNK, Src};
+
+/// Addresses of lanes.
+#[derive(Clone, Copy)]
+enum Lanes {
+    /// The first, and the bytes to the next.
+    Line(*mut u8, isize),
+    /// Offset 0 of an object, and a pointer into it for each lane.
+    Each(*mut u8, *const u64),
+}
+
+impl Lanes {
+    /// # Safety
+    /// The lane must have a pointer.
+    #[inline(always)]
+    unsafe fn of(self, lane: usize) -> *mut u8 {
+        const LOW: u64 = (1 << 48) - 1;
+        match self {
+            Lanes::Line(first, step) => first.wrapping_offset(lane as isize * step),
+            // SAFETY: by the function's contract.
+            Lanes::Each(start, pointers) => start.wrapping_add(unsafe { *pointers.add(lane) & LOW } as usize),
+        }
+    }
+}
+
+/// What all lanes access, and its first and last byte.
+struct Places {
+    lanes: Lanes,
+    first: usize,
+    last: usize,
+}
+
+/// Copies `BYTES` of each lane.
+///
+/// # Safety
+/// They must be readable and writable, and apart.
+unsafe fn copy_each<const BYTES: usize>(from: Lanes, to: Lanes, live: usize) {
+    for lane in 0..live {
+        // SAFETY: by the function's contract.
+        unsafe { std::ptr::copy_nonoverlapping(from.of(lane), to.of(lane), BYTES) };
+    }
+}
 
 impl<'d> Worker<'d> {
     /// An instruction inside of another.
@@ -25,6 +67,83 @@ impl<'d> Worker<'d> {
                 Ok(())
             }
             _ => self.inner(direct),
+        }
+    }
+
+    /// Stores what each lane loads for that alone: straight from memory to memory where all lanes take part and none stores where another
+    /// loads.
+    pub(super) fn copy_lanes(&mut self, copy: &'d Copy) -> Outcome {
+        let (load, store) = (&copy.load, &copy.store);
+        let bytes = usize::from(load.size) * load.values.len();
+        let live = self.lanes.live;
+        if let (Active::All, Some(from), Some(to)) = (
+            self.active(None),
+            self.lane_places(load, bytes, false),
+            self.lane_places(store, bytes, true),
+        ) && (from.last < to.first || to.last < from.first)
+        {
+            if self.traffic.is_some() {
+                let (from, to) = (self.lane_value(load.pointer, 0), self.lane_value(store.pointer, 0));
+                self.note(from, (live * bytes) as u64, false);
+                self.note(to, (live * bytes) as u64, true);
+            }
+            // SAFETY: both spans were checked for all lanes, and are apart.
+            unsafe {
+                if let (Lanes::Line(from, step), Lanes::Line(to, other)) = (from.lanes, to.lanes)
+                    && step == other
+                    && step == bytes as isize
+                {
+                    std::ptr::copy_nonoverlapping(from, to, live * bytes);
+                } else {
+                    match bytes {
+                        // Lengths that are known are moved without a call.
+                        8 => copy_each::<8>(from.lanes, to.lanes, live),
+                        16 => copy_each::<16>(from.lanes, to.lanes, live),
+                        32 => copy_each::<32>(from.lanes, to.lanes, live),
+                        _ => (0..live).for_each(|lane| {
+                            std::ptr::copy_nonoverlapping(from.lanes.of(lane), to.lanes.of(lane), bytes);
+                        }),
+                    }
+                }
+            }
+            return Ok(());
+        }
+        if let Err(mut raised) = self.load(load) {
+            raised.location = copy.location;
+            return Err(raised);
+        }
+        self.store(store)
+    }
+
+    /// Where all lanes' accesses lie, if that is in one shared object; `None` for one address for all.
+    fn lane_places(&mut self, access: &Access, bytes: usize, write: bool) -> Option<Places> {
+        match self.value(access.pointer) {
+            Value::Uniform(_) | Value::Affine { stride: 0, .. } => None,
+            Value::Affine { base, stride } => {
+                let step = stride as i64;
+                if access.align > 1 && !(base | stride).is_multiple_of(u64::from(access.align)) {
+                    return None;
+                }
+                let far = step.checked_mul(self.lanes.live as i64 - 1)?;
+                let low = base.wrapping_add(far.min(0) as u64);
+                let span = far.unsigned_abs() + bytes as u64;
+                let start = self.address(low, span, write)?;
+                let first = start.wrapping_offset(-(far.min(0) as isize));
+                Some(Places {
+                    lanes: Lanes::Line(first, step as isize),
+                    first: start as usize,
+                    last: start as usize + span as usize - 1,
+                })
+            }
+            Value::Plane(_) | Value::Lanes => {
+                let pointers = self.src(access.pointer).ptr.cast::<u64>();
+                let (start, [first, last]) = self.one_span(pointers, access, bytes as u64, write)?;
+                Some(Places {
+                    lanes: Lanes::Each(start, pointers),
+                    first: start as usize + first as usize,
+                    last: start as usize + last as usize,
+                })
+            }
         }
     }
 

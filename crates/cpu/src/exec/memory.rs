@@ -355,7 +355,15 @@ impl<'d> Worker<'d> {
                     self.load_lanes(access, bytes, active)?;
                 }
             }
-            Value::Lanes => self.load_lanes(access, bytes, active)?,
+            Value::Lanes => {
+                if self.load_matrix(access) {
+                    let lanes = self.count(active);
+                    let pointer = self.lane_value(access.pointer, 0);
+                    self.note(pointer, lanes * bytes, false);
+                } else {
+                    self.load_lanes(access, bytes, active)?;
+                }
+            }
         }
         if let (Some(predicate), Active::Bytes(mask)) = (access.predicate, active)
             && !predicate.is_uniform()
@@ -439,6 +447,18 @@ impl<'d> Worker<'d> {
         bytes: u64,
         write: bool,
     ) -> Option<*mut u8> {
+        self.one_span(pointers, access, bytes, write).map(|(start, _)| start)
+    }
+
+    /// [`Self::one_object`], and the offsets of the first and last byte of the lanes' accesses.
+    pub(super) fn one_span(
+        &mut self,
+        pointers: *const u64,
+        access: &Access,
+        bytes: u64,
+        write: bool,
+    ) -> Option<(*mut u8, [u64; 2])> {
+        const LOW: u64 = (1 << 48) - 1;
         // SAFETY: the register holds a pointer for each lane; the instruction set was detected.
         let (low, high, bits) = unsafe { gather::bounds(self.shared.isa)(pointers, self.lanes.live) };
         if low >> 48 != high >> 48 || (access.align > 1 && !bits.is_multiple_of(u64::from(access.align))) {
@@ -448,7 +468,7 @@ impl<'d> Worker<'d> {
         // A negative offset of the lowest has a high bit that makes it the highest, which was refused.
         self.address(low, bytes, write)?;
         let object = self.object((low >> 48) as usize)?;
-        Some(object.ptr)
+        Some((object.ptr, [low & LOW, (high & LOW) + bytes - 1]))
     }
 
     /// Loads four or more words of each lane, a fixed distance apart; false, and nothing done, where there is no loop for it.

@@ -11,6 +11,7 @@ mod gather;
 mod joined;
 mod mask;
 mod matmul;
+mod matrix;
 mod memory;
 pub(crate) mod objects;
 pub(crate) mod panels;
@@ -328,8 +329,16 @@ impl<'d> Worker<'d> {
             Value::Uniform(value) => value,
             Value::Affine { base, stride } => Plane::line(base, stride).lane(lane as u64, self.lanes.width, reg.size),
             Value::Plane(plane) => plane.lane(lane as u64, self.lanes.width, reg.size),
-            // SAFETY: the lane is below `cap`.
-            Value::Lanes => unsafe { read(self.ptr(reg).add(lane * reg.size as usize), reg.size) },
+            Value::Lanes => match self.unfilled_matrix(reg) {
+                Some(steps) => {
+                    let first = lane / CHUNK * CHUNK;
+                    // SAFETY: as below.
+                    let base = unsafe { read(self.ptr(reg).add(first * reg.size as usize), reg.size) };
+                    base.wrapping_add(steps.lane(lane))
+                }
+                // SAFETY: the lane is below `cap`.
+                None => unsafe { read(self.ptr(reg).add(lane * reg.size as usize), reg.size) },
+            },
         }
     }
 
@@ -432,6 +441,7 @@ impl<'d> Worker<'d> {
                 out,
                 operands,
             } => return self.of_memory(access, *location, *operation, *out, operands),
+            Inst::Copy(copy) => return self.copy_lanes(copy),
             Inst::SetLocal { direct, apart, sets } => return self.set_local(direct, apart, sets),
             Inst::LocalGet { copy, out, local } => {
                 if let (Some(to), Some(from)) = (out.tag_index(), local.tag_index())
