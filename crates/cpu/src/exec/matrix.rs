@@ -18,9 +18,6 @@ const LOW: u64 = (1 << 48) - 1;
 /// Rows and columns.
 const N: usize = 8;
 
-/// Most SIMD-groups of a strip.
-const GROUPS: usize = 32;
-
 /// Bytes from column to column and from row to row. Both are zero where a SIMD-group has one value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Steps {
@@ -127,7 +124,7 @@ impl Worker<'_> {
     /// SIMD-groups in the strip, if all are whole.
     fn whole_groups(&self) -> Option<usize> {
         let live = self.lanes.live;
-        (live >= CHUNK && live.is_multiple_of(CHUNK) && live <= GROUPS * CHUNK).then_some(live / CHUNK)
+        (live >= CHUNK && live.is_multiple_of(CHUNK)).then_some(live / CHUNK)
     }
 
     /// Steps of lanes that are not written out, and the place of their bases.
@@ -232,35 +229,38 @@ impl Worker<'_> {
         if !(size == 2 || size == 4) || values > 2 || !(in_rows || steps.down == size) {
             return false;
         }
-        let (Some(groups), Some((low, high))) = (self.whole_groups(), steps.bounds()) else {
+        let (Some(groups), Some((own_low, high))) = (self.whole_groups(), steps.bounds()) else {
             return false;
         };
         // Rows are read whole, even if lanes want only every other element.
         let bytes = size as u64 * if in_rows { 2 } else { values as u64 };
-        let span = (high - low) as u64 + bytes;
         let register = self.ptr(access.pointer).cast::<u64>();
-        let mut starts = [std::ptr::null::<u8>(); GROUPS];
+        // SAFETY: the register holds a base for each group.
+        let base = |group: usize| unsafe { *register.add(group * CHUNK) };
+        let (mut first, mut last) = (base(0), base(0));
         let mut bits = (2 * steps.across) as u64 | steps.down as u64;
-        for (group, start) in starts[..groups].iter_mut().enumerate() {
-            // SAFETY: the register holds a base for each group.
-            let base = unsafe { *register.add(group * CHUNK) };
-            bits |= base;
-            let first = split(base).1 + low;
-            if first < 0 {
-                return false;
-            }
-            match self.address((base & !LOW) | first as u64, span, false) {
-                Some(address) => *start = address.wrapping_offset(-low as isize).cast_const(),
-                None => return false,
-            }
+        for group in 0..groups {
+            bits |= base(group);
+            first = first.min(base(group));
+            last = last.max(base(group));
         }
-        if access.align > 1 && !bits.is_multiple_of(u64::from(access.align)) {
+        // Another object than the last one's is refused for its offset, which ends up far beyond.
+        let low = split(first).1 + own_low;
+        let span = (last - first).wrapping_add((high - own_low) as u64 + bytes);
+        if low < 0 || (access.align > 1 && !bits.is_multiple_of(u64::from(access.align))) {
             return false;
         }
-        let out: [*mut u8; 2] = std::array::from_fn(|k| self.dst(access.values[k.min(values - 1)]).1);
+        let Some(start) = self.address((first & !LOW) | low as u64, span, false) else {
+            return false;
+        };
+        let start = start.wrapping_offset(-own_low as isize).cast_const();
+        let (one, other) = (access.values[0], access.values[values - 1]);
+        let out = [self.dst(one).1, self.dst(other).1];
         let (across, down) = (steps.across as isize, steps.down as isize);
-        for (group, &from) in starts[..groups].iter().enumerate() {
-            let out = out.map(|out| out.wrapping_add(group * CHUNK * size as usize));
+        for group in 0..groups {
+            let from = start.wrapping_add((base(group) - first) as usize);
+            let at = group * CHUNK * size as usize;
+            let out = [out[0].wrapping_add(at), out[1].wrapping_add(at)];
             // SAFETY: the span was checked, registers have room for all lanes.
             unsafe {
                 match (in_rows, size) {

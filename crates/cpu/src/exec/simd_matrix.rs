@@ -234,11 +234,11 @@ impl Worker<'_> {
         out: [Reg; 2],
     ) -> Outcome {
         let mut source = |operand: &MatrixOperand| Source {
-            elements: operand.values.map(|reg| self.src(reg)),
+            elements: [self.src(operand.values[0]), self.src(operand.values[1])],
             ty: operand.ty,
         };
         let (a, b, c) = (source(a), source(b), c.map(&mut source));
-        let out = out.map(|reg| self.dst(reg).1);
+        let out = [self.dst(out[0]).1, self.dst(out[1]).1];
         let all = self.lanes.current == super::Mask::All && self.lanes.live.is_multiple_of(CHUNK);
         for first in (0..self.lanes.live).step_by(CHUNK) {
             if !all {
