@@ -276,6 +276,32 @@ impl<'k> Lower<'k> {
         Ok(true)
     }
 
+    /// The words that are stored byte by byte, if these bytes are all theirs.
+    pub(super) fn stored_words(&mut self, pointer: ValueId, values: &[ValueId]) -> Option<Vec<Reg>> {
+        let (groups, []) = values.as_chunks::<4>() else {
+            return None;
+        };
+        // A thread's own memory lies byte by byte.
+        if !matches!(self.kernel.ty(pointer), Type::Pointer(space) if space != AddressSpace::Thread) {
+            return None;
+        }
+        let word = |group: &[ValueId; 4]| {
+            let bytes = &self.waiting.bytes;
+            let word = bytes.get(&group[0])?.word;
+            let of_word = |(i, value)| {
+                bytes
+                    .get(value)
+                    .is_some_and(|byte: &Byte| byte.word == word && byte.shift == 8 * i as u32)
+            };
+            group.iter().enumerate().all(of_word).then_some(word)
+        };
+        let words: Vec<Reg> = groups.iter().map(word).collect::<Option<_>>()?;
+        values
+            .iter()
+            .for_each(|&value| self.drop_code(value, Word::Value(value)));
+        Some(words)
+    }
+
     /// Lowers a value that waits, if it does.
     pub(super) fn force(&mut self, value: ValueId) -> Result<(), CompileError> {
         let inst = self.waiting.codes.remove(&value);

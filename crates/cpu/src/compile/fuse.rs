@@ -45,9 +45,8 @@ impl Fuse<'_> {
             if !matches!(inst, Inst::CoopMap { .. }) {
                 inst.blocks().into_iter().for_each(|nested| self.block(nested));
             }
-            if let Some((at, copy)) = self.copy(&out, &inst) {
-                out.remove(at);
-                out.push((copy, location));
+            if let Some(copies) = self.copy(&mut out, &inst) {
+                out.push((Inst::Copy(copies), location));
                 continue;
             }
             let before = out.last();
@@ -73,34 +72,43 @@ impl Fuse<'_> {
         self.vregs[reg.at as usize].class == Class::Plain
     }
 
-    /// A store and the load whose values it stores, if these have no other use and only registers are computed between the two; and the
-    /// load's place.
-    fn copy(&self, before: &[(Inst, anymetal_ir::LocationId)], inst: &Inst) -> Option<(usize, Inst)> {
+    /// A store and the load whose values it stores, if these have no other use and only registers are computed between the two, or
+    /// loaded, or copied likewise: such copies join this one. The load and these copies are taken out of what comes before.
+    fn copy(&self, before: &mut Vec<(Inst, anymetal_ir::LocationId)>, inst: &Inst) -> Option<Vec<Copy>> {
         let Inst::Store(store) = inst else { return None };
         if store.values.len() < 2 || store.predicate.is_some() {
             return None;
         }
+        let (mut copies, mut loads) = (None, false);
         let mut at = before.len();
-        loop {
+        let (load, location) = loop {
             at = at.checked_sub(1)?;
             match &before[at] {
-                (Inst::Load(load), location) => {
-                    let alone = |reg: &Reg| self.is_plain(*reg) && self.uses[reg.at as usize] == 1;
-                    let fits = load.values == store.values && load.size == store.size;
-                    if !fits || load.boolean || load.predicate.is_some() || !load.values.iter().all(alone) {
-                        return None;
-                    }
-                    let copy = Copy {
-                        load: Access::clone(load),
-                        location: *location,
-                        store: Access::clone(store),
-                    };
-                    return Some((at, Inst::Copy(Box::new(copy))));
-                }
+                (Inst::Load(load), location) if load.values.contains(&store.values[0]) => break (load, *location),
+                // Its loads come before its stores, and so does this one. No load may come between its stores and this one.
+                (Inst::Copy(_), _) if copies.is_none() && !loads => copies = Some(at),
+                (Inst::Load(_), _) => loads = true,
                 (Inst::Op1 { .. } | Inst::Op2 { .. } | Inst::Op3 { .. } | Inst::Affine { .. }, _) => {}
                 _ => return None,
             }
+        };
+        let alone = |reg: &Reg| self.is_plain(*reg) && self.uses[reg.at as usize] == 1;
+        let fits = load.values == store.values && load.size == store.size;
+        if !fits || load.boolean || load.predicate.is_some() || !load.values.iter().all(alone) {
+            return None;
         }
+        let copy = Copy {
+            load: Access::clone(load),
+            location,
+            store: Access::clone(store),
+        };
+        let mut all = match copies.map(|at| before.remove(at).0) {
+            Some(Inst::Copy(copies)) => copies,
+            _ => Vec::new(),
+        };
+        before.remove(at);
+        all.push(copy);
+        Some(all)
     }
 
     /// An operation on what `load` loads, if it is the only one.

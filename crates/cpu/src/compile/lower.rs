@@ -531,7 +531,10 @@ impl<'k> Lower<'k> {
             Op::Store { pointer, values, align } => {
                 let pointer_id = *pointer;
                 let pointer = self.value(pointer_id)?;
-                let values = self.all(values)?;
+                let values = match self.stored_words(pointer_id, values) {
+                    Some(words) => words,
+                    None => self.all(values)?,
+                };
                 let size = values.first().map_or(1, |reg| reg.size);
                 self.push(Inst::Store(Box::new(Access {
                     pointer,

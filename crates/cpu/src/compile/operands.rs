@@ -78,11 +78,13 @@ impl Inst {
                 operands.iter_mut().for_each(|reg| f(reg, Use));
                 f(out, Def);
             }
-            Inst::Copy(copy) => {
-                f(&mut copy.load.pointer, Use);
-                copy.load.values.iter_mut().for_each(|reg| f(reg, Def));
-                f(&mut copy.store.pointer, Use);
-                copy.store.values.iter_mut().for_each(|reg| f(reg, Use));
+            Inst::Copy(copies) => {
+                for copy in copies {
+                    f(&mut copy.load.pointer, Use);
+                    copy.load.values.iter_mut().for_each(|reg| f(reg, Def));
+                    f(&mut copy.store.pointer, Use);
+                    copy.store.values.iter_mut().for_each(|reg| f(reg, Use));
+                }
             }
             Inst::SetLocal { direct, apart, sets } => {
                 direct.visit(f);

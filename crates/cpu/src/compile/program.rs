@@ -261,8 +261,8 @@ pub(crate) enum Inst {
         /// As many as the operation has; the others repeat one of them.
         operands: [Reg; 3],
     },
-    /// A store of what is loaded for it alone.
-    Copy(Box<Copy>),
+    /// Stores of what is loaded for them alone, all of it before the first store.
+    Copy(Vec<Copy>),
     /// An operation for locals alone.
     SetLocal {
         /// Writes the locals.

@@ -58,6 +58,14 @@ impl CoopInfo {
         let at = self.positions()[slot as usize * self.lanes + lane];
         usize::try_from(at).ok()
     }
+
+    /// Element offsets of a slot in the lanes of an instance, −1 for those that have none.
+    fn elements_of(&self, slot: i64) -> Option<&[i32]> {
+        let slot = usize::try_from(slot)
+            .ok()
+            .filter(|&slot| slot < self.capacity as usize)?;
+        self.positions().get(slot * self.lanes..)?.get(..self.lanes)
+    }
 }
 
 /// Walks over the instances of a scope that take part.
@@ -109,6 +117,60 @@ impl Slots {
             Slots::Lanes(slots, size) => slot_of(unsafe { read(slots.add(lane * size as usize), size) }),
         }
     }
+}
+
+/// Runs a body with the unsigned type of a size.
+macro_rules! of_size {
+    ($size:expr, $t:ident => $body:expr) => {
+        match $size {
+            1 => {
+                type $t = u8;
+                $body
+            }
+            2 => {
+                type $t = u16;
+                $body
+            }
+            4 => {
+                type $t = u32;
+                $body
+            }
+            _ => {
+                type $t = u64;
+                $body
+            }
+        }
+    };
+}
+
+/// Elements of a tile, for the lanes of an instance; zero where there is none.
+///
+/// # Safety
+/// Places that are not negative must be inside the tile, and `to` have room for as many elements of the size.
+unsafe fn take(tile: *const u8, to: *mut u8, places: &[i32], size: u8) {
+    of_size!(size, T => for (lane, &at) in places.iter().enumerate() {
+        // SAFETY: by the function's contract.
+        unsafe {
+            let value = if at < 0 { 0 } else { tile.cast::<T>().add(at as usize).read_unaligned() };
+            to.cast::<T>().add(lane).write_unaligned(value);
+        }
+    });
+}
+
+/// Sets elements of a tile from the lanes of an instance, `step` bytes apart.
+///
+/// # Safety
+/// As for [`take`], with elements readable at `from`.
+unsafe fn put(tile: *mut u8, from: *const u8, step: usize, places: &[i32], size: u8) {
+    of_size!(size, T => for (lane, &at) in places.iter().enumerate() {
+        if at >= 0 {
+            // SAFETY: by the function's contract.
+            unsafe {
+                let value = from.add(lane * step).cast::<T>().read_unaligned();
+                tile.cast::<T>().add(at as usize).write_unaligned(value);
+            }
+        }
+    });
 }
 
 /// Slots are `i32`.
@@ -171,6 +233,15 @@ impl<'d> Worker<'d> {
             Inst::CoopGet { coop, slot, out } => {
                 let (info, tile) = (self.info(*coop), self.tiles[*coop as usize]);
                 let size = out.size;
+                if let Some(places) = self.one_slot(*slot, info) {
+                    let to = self.dst(*out).1;
+                    for instance in 0..self.lanes.live / info.lanes {
+                        let to = to.wrapping_add(instance * info.lanes * size as usize);
+                        // SAFETY: positions are inside the tile; the register holds all lanes.
+                        unsafe { take(tile.instance(instance), to, places, size) };
+                    }
+                    return Ok(());
+                }
                 self.per_lane(*slot, *out, info.lanes, |slot, instance, inside| {
                     match info.element(slot, inside) {
                         // SAFETY: positions are inside the tile.
@@ -187,6 +258,14 @@ impl<'d> Worker<'d> {
                 let step = if from.step == 0 { 0 } else { size as usize };
                 let live = self.lanes.live;
                 let active = self.active(None);
+                if let (super::memory::Active::All, Some(places)) = (active, self.one_slot(*slot, info)) {
+                    for instance in 0..live / info.lanes {
+                        let from = from.ptr.wrapping_add(instance * info.lanes * step);
+                        // SAFETY: positions are inside the tile; the register holds all lanes, or one element if its step is 0.
+                        unsafe { put(tile.instance(instance), from, step, places, size) };
+                    }
+                    return Ok(());
+                }
                 for (instance, first) in (0..live).step_by(info.lanes.max(1)).enumerate() {
                     for inside in 0..info.lanes.min(live - first) {
                         let lane = first + inside;
@@ -302,6 +381,14 @@ impl<'d> Worker<'d> {
                 // SAFETY: the register holds all lanes.
                 unsafe { write(to.add(lane * out.size as usize), out.size, value) };
             }
+        }
+    }
+
+    /// The element offsets of a slot that all lanes name, in whole instances.
+    fn one_slot(&mut self, slot: Reg, info: &'d CoopInfo) -> Option<&'d [i32]> {
+        match self.slots(slot) {
+            Slots::One(slot) if self.lanes.live.is_multiple_of(info.lanes.max(1)) => info.elements_of(slot),
+            _ => None,
         }
     }
 

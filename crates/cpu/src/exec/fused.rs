@@ -38,6 +38,13 @@ struct Places {
     last: usize,
 }
 
+impl Copy {
+    /// Of a lane.
+    fn bytes(&self) -> usize {
+        usize::from(self.load.size) * self.load.values.len()
+    }
+}
+
 /// Copies `BYTES` of each lane.
 ///
 /// # Safety
@@ -72,47 +79,68 @@ impl<'d> Worker<'d> {
 
     /// Stores what each lane loads for that alone: straight from memory to memory where all lanes take part and none stores where another
     /// loads.
-    pub(super) fn copy_lanes(&mut self, copy: &'d Copy) -> Outcome {
-        let (load, store) = (&copy.load, &copy.store);
-        let bytes = usize::from(load.size) * load.values.len();
+    pub(super) fn copy_lanes(&mut self, copies: &'d [Copy]) -> Outcome {
+        const MOST: usize = 8;
+        let places = match (self.active(None), copies.len()) {
+            (Active::All, ..=MOST) => self.places_apart::<MOST>(copies),
+            _ => None,
+        };
+        let Some(places) = places else {
+            for copy in copies {
+                if let Err(mut raised) = self.load(&copy.load) {
+                    raised.location = copy.location;
+                    return Err(raised);
+                }
+            }
+            return copies.iter().try_for_each(|copy| self.store(&copy.store));
+        };
         let live = self.lanes.live;
-        if let (Active::All, Some(from), Some(to)) = (
-            self.active(None),
-            self.lane_places(load, bytes, false),
-            self.lane_places(store, bytes, true),
-        ) && (from.last < to.first || to.last < from.first)
-        {
+        for (copy, (from, to)) in copies.iter().zip(places.into_iter().flatten()) {
+            let bytes = copy.bytes();
             if self.traffic.is_some() {
-                let (from, to) = (self.lane_value(load.pointer, 0), self.lane_value(store.pointer, 0));
+                let (from, to) = (
+                    self.lane_value(copy.load.pointer, 0),
+                    self.lane_value(copy.store.pointer, 0),
+                );
                 self.note(from, (live * bytes) as u64, false);
                 self.note(to, (live * bytes) as u64, true);
             }
             // SAFETY: both spans were checked for all lanes, and are apart.
             unsafe {
-                if let (Lanes::Line(from, step), Lanes::Line(to, other)) = (from.lanes, to.lanes)
-                    && step == other
-                    && step == bytes as isize
-                {
-                    std::ptr::copy_nonoverlapping(from, to, live * bytes);
-                } else {
-                    match bytes {
-                        // Lengths that are known are moved without a call.
-                        8 => copy_each::<8>(from.lanes, to.lanes, live),
-                        16 => copy_each::<16>(from.lanes, to.lanes, live),
-                        32 => copy_each::<32>(from.lanes, to.lanes, live),
-                        _ => (0..live).for_each(|lane| {
-                            std::ptr::copy_nonoverlapping(from.lanes.of(lane), to.lanes.of(lane), bytes);
-                        }),
+                match (from, to) {
+                    (Lanes::Line(from, step), Lanes::Line(to, other)) if step == other && step == bytes as isize => {
+                        std::ptr::copy_nonoverlapping(from, to, live * bytes);
                     }
+                    _ => match bytes {
+                        // Lengths that are known are moved without a call.
+                        8 => copy_each::<8>(from, to, live),
+                        16 => copy_each::<16>(from, to, live),
+                        32 => copy_each::<32>(from, to, live),
+                        _ => (0..live).for_each(|lane| {
+                            std::ptr::copy_nonoverlapping(from.of(lane), to.of(lane), bytes);
+                        }),
+                    },
                 }
             }
-            return Ok(());
         }
-        if let Err(mut raised) = self.load(load) {
-            raised.location = copy.location;
-            return Err(raised);
+        Ok(())
+    }
+
+    /// Where copies load and store, if no store touches what any of them loads.
+    fn places_apart<const MOST: usize>(&mut self, copies: &[Copy]) -> Option<[Option<(Lanes, Lanes)>; MOST]> {
+        let mut places = [None; MOST];
+        let mut spans = [[0usize; 4]; MOST];
+        for (i, copy) in copies.iter().enumerate() {
+            let from = self.lane_places(&copy.load, copy.bytes(), false)?;
+            let to = self.lane_places(&copy.store, copy.bytes(), true)?;
+            places[i] = Some((from.lanes, to.lanes));
+            spans[i] = [from.first, from.last, to.first, to.last];
         }
-        self.store(store)
+        let spans = &spans[..copies.len()];
+        let apart = spans
+            .iter()
+            .all(|from| spans.iter().all(|to| from[1] < to[2] || to[3] < from[0]));
+        apart.then_some(places)
     }
 
     /// Where all lanes' accesses lie, if that is in one shared object; `None` for one address for all.

@@ -441,7 +441,7 @@ impl<'d> Worker<'d> {
                 out,
                 operands,
             } => return self.of_memory(access, *location, *operation, *out, operands),
-            Inst::Copy(copy) => return self.copy_lanes(copy),
+            Inst::Copy(copies) => return self.copy_lanes(copies),
             Inst::SetLocal { direct, apart, sets } => return self.set_local(direct, apart, sets),
             Inst::LocalGet { copy, out, local } => {
                 if let (Some(to), Some(from)) = (out.tag_index(), local.tag_index())

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use crate::builder::fold;
 use crate::kernel::{Block, Inst, Kernel};
-use crate::op::{BinaryOp, Const, Op, Unroll};
+use crate::op::{Const, Op, Unroll};
 use crate::passes::control;
 use crate::passes::copy::{self, Names};
 use crate::passes::loops::{self, Test};
@@ -115,50 +115,56 @@ impl Pass<'_> {
         Some(out)
     }
 
-    /// The position of the test in the body, and how often it lets the body run.
+    /// The position of the test in the body, and how often it lets the body run: its counter is followed from a constant on, through
+    /// whatever arithmetic the test and the latch do with it.
     fn trips(&self, before: &[Inst], body: &Block, latch: &Block) -> Option<(usize, usize)> {
-        let Test {
-            position: header,
-            op,
-            lhs,
-            rhs,
-            leaves: leaves_if,
-        } = Test::of(body)?;
-        let definition = |value: ValueId| loops::defined(&body.insts[..header], value);
-        let (counter, bound, swapped) = match (definition(lhs), definition(rhs)) {
-            (Some(Op::LocalGet(local)), _) => (*local, *self.constants.get(&rhs)?, false),
-            (_, Some(Op::LocalGet(local))) => (*local, *self.constants.get(&lhs)?, true),
-            _ => return None,
-        };
-        let step = self.step(latch, counter)?;
-        let mut sets = false;
-        body.for_each_inst(&mut |inst| {
-            sets |= matches!(&inst.op, Op::LocalSet { local, .. } if *local == counter);
-        });
-        if sets {
-            return None;
-        }
+        let test = Test::of(body)?;
+        let header = &body.insts[..test.position];
+        let counter = self
+            .counter(header, test.lhs)
+            .or_else(|| self.counter(header, test.rhs))?;
+        let next = step(body, latch, counter)?;
         let mut value = start(before, counter, &self.constants)?;
         for trips in 0..=MAX_TRIPS {
-            let (a, b) = if swapped { (bound, value) } else { (value, bound) };
-            if fold::compare(op, a, b)? == leaves_if {
-                return Some((header, trips));
+            let lhs = self.evaluate(header, test.lhs, (counter, value))?;
+            let rhs = self.evaluate(header, test.rhs, (counter, value))?;
+            if fold::compare(test.op, lhs, rhs)? == test.leaves {
+                return Some((test.position, trips));
             }
-            value = fold::binary(BinaryOp::Add, value, step)?;
+            value = self.evaluate(&latch.insts, next, (counter, value))?;
         }
         None
     }
 
-    /// What the latch adds to a counter, if that is a constant and nothing else sets it there.
-    fn step(&self, latch: &Block, counter: LocalId) -> Option<Const> {
-        if latch
-            .insts
-            .iter()
-            .any(|inst| inst.op.is_structured() || inst.op.is_terminator())
-        {
-            return None;
+    /// The local that a value is computed from.
+    fn counter(&self, insts: &[Inst], value: ValueId) -> Option<LocalId> {
+        match loops::defined(insts, value)? {
+            Op::LocalGet(local) => Some(*local),
+            Op::Convert { operand, .. } => self.counter(insts, *operand),
+            Op::Binary { lhs, rhs, .. } => self.counter(insts, *lhs).or_else(|| self.counter(insts, *rhs)),
+            _ => None,
         }
-        self.constants.get(&loops::added(latch, counter)?).copied()
+    }
+
+    /// An integer that is computed from constants and a counter, when that has a value.
+    fn evaluate(&self, insts: &[Inst], value: ValueId, counter: (LocalId, Const)) -> Option<Const> {
+        if let Some(constant) = self.constants.get(&value) {
+            return Some(*constant);
+        }
+        let of = |value: ValueId| {
+            self.evaluate(insts, value, counter)
+                .filter(|constant| constant.ty.is_integer())
+        };
+        match loops::defined(insts, value)? {
+            Op::LocalGet(local) if *local == counter.0 => Some(counter.1),
+            Op::Convert {
+                operand,
+                to,
+                saturate: false,
+            } => fold::convert(of(*operand)?, *to),
+            Op::Binary { op, lhs, rhs, .. } => fold::binary(*op, of(*lhs)?, of(*rhs)?),
+            _ => None,
+        }
     }
 
     fn contents(&self, body: &Block, latch: &Block) -> Option<Contents> {
@@ -221,6 +227,26 @@ fn exits(block: &Block, depth: u32, found: &mut Contents) {
             Op::Scope { body } => exits(body, depth + 1, found),
             _ => {}
         }
+    }
+}
+
+/// What a latch sets a counter to, if that is all that a loop does to it.
+fn step(body: &Block, latch: &Block, counter: LocalId) -> Option<ValueId> {
+    let structured = |inst: &Inst| inst.op.is_structured() || inst.op.is_terminator();
+    if latch.insts.iter().any(structured) {
+        return None;
+    }
+    let mut inside = false;
+    body.for_each_inst(&mut |inst| {
+        inside |= matches!(&inst.op, Op::LocalSet { local, .. } if *local == counter);
+    });
+    let mut sets = latch.insts.iter().filter_map(|inst| match inst.op {
+        Op::LocalSet { local, value } if local == counter => Some(value),
+        _ => None,
+    });
+    match (inside, sets.next(), sets.next()) {
+        (false, Some(next), None) => Some(next),
+        _ => None,
     }
 }
 
