@@ -16,7 +16,7 @@ const MAX_TRIPS: usize = 64;
 /// Most instructions that a loop may grow to, if the source asks for it.
 const MAX_ASKED: usize = 32768;
 /// Most instructions otherwise.
-const MAX_UNASKED: usize = 512;
+const MAX_UNASKED: usize = 1024;
 
 /// Unrolls all loops that qualify, innermost first; returns true if there were any.
 pub fn run(kernel: &mut Kernel) -> bool {
