@@ -7,7 +7,7 @@ use super::lower::Lower;
 use super::program::{AffineKind, Inst, Lanes, Reg};
 use crate::fault::CompileError;
 use crate::lanes::float::Plan;
-use crate::lanes::{Fn2, convert, float, int};
+use crate::lanes::{Fn2, convert, exponential, float, int};
 
 /// A fused multiplication that an addition may still take over.
 #[derive(Clone, Copy)]
@@ -93,8 +93,8 @@ impl Lower<'_> {
     /// The loop and operands of an exponential whose argument is the difference just computed, for it alone.
     fn of_difference(&self, op: UnaryOp, ty: Scalar, operand: ValueId, a: Reg) -> Option<(Fn2, Reg, Reg)> {
         let f = match (op, ty) {
-            (UnaryOp::Exp, Scalar::F32) => float::exp_of_difference(self.isa),
-            (UnaryOp::Exp2, Scalar::F32) => float::exp2_of_difference(self.isa),
+            (UnaryOp::Exp, Scalar::F32) => exponential::exp_of_difference(self.isa),
+            (UnaryOp::Exp2, Scalar::F32) => exponential::exp2_of_difference(self.isa),
             _ => return None,
         };
         let (

@@ -357,8 +357,8 @@ impl Walk<'_> {
                 | Op::CoopValid { .. }
                 | Op::CoopIndex { .. }
                 | Op::CoopMapSlot { .. }
-                | Op::CoopElement(_)
-                | Op::CoopElementIndex => Class::Plain,
+                | Op::CoopElement(_) => Class::Plain,
+                Op::CoopElementIndex => Class::Affine,
                 Op::CoopMap { body, .. } => {
                     self.next_map += 1;
                     let outer = std::mem::replace(&mut self.map, self.next_map);

@@ -7,6 +7,7 @@ use super::lower::Lower;
 use super::places::{TileShape, in_place};
 use super::program::{Convolution, Inst, TileOperand};
 use crate::fault::CompileError;
+use crate::lanes::CHUNK;
 
 impl<'k> Lower<'k> {
     fn tile_operand(&mut self, operand: &Operand) -> Result<TileOperand, CompileError> {
@@ -133,6 +134,9 @@ impl<'k> Lower<'k> {
                 identity,
             } => {
                 let identity = self.value(*identity)?;
+                if self.sums_of_rows((*to, *from), (*axis, *op), identity) {
+                    return Ok(());
+                }
                 self.push(Inst::CoopReduce {
                     to: to.0,
                     from: from.0,
@@ -146,6 +150,10 @@ impl<'k> Lower<'k> {
                     return Err(self.malformed("a loop over cooperative elements inside another"));
                 }
                 self.maps += 1;
+                if let Some(map) = self.row_map(*over, body)? {
+                    self.push(Inst::RowMap(Box::new(map)));
+                    return Ok(());
+                }
                 self.map = self.maps;
                 self.over = Some(over.0);
                 let mut tiles = vec![over.0];
@@ -166,23 +174,30 @@ impl<'k> Lower<'k> {
                 self.over = None;
                 self.map = 0;
                 let mut body = body?;
-                let shape = |coop: u32| {
+                let shape = |coop: u32, instances: usize| {
                     let tile = self.kernel.coop(CoopId(coop));
                     let over = self.kernel.coop(*over);
                     TileShape {
-                        elements: tile.rows as usize * tile.columns as usize,
+                        elements: tile.rows as usize * tile.columns as usize * instances,
                         same: (tile.rows, tile.columns) == (over.rows, over.columns),
                     }
                 };
+                let mut of_chunks = None;
                 // The sanitizer wants to see each element read and set.
                 if self.watch.is_none() {
-                    in_place(&mut body, &self.vregs, shape);
+                    if !shape(over.0, 1).elements.is_multiple_of(CHUNK) {
+                        let mut other = body.clone();
+                        let any = in_place(&mut other, &self.vregs, |coop| shape(coop, CHUNK));
+                        of_chunks = any.then(|| Box::new(other));
+                    }
+                    in_place(&mut body, &self.vregs, |coop| shape(coop, 1));
                 }
                 self.push(Inst::CoopMap {
                     over: over.0,
                     captures,
                     tiles,
                     body: Box::new(body),
+                    of_chunks,
                 });
             }
             Op::CoopElement(coop) => {

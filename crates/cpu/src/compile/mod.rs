@@ -12,6 +12,7 @@ mod moves;
 pub(crate) mod operands;
 mod places;
 pub(crate) mod program;
+mod rows;
 mod tensor;
 mod watch;
 

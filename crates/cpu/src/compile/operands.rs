@@ -1,6 +1,6 @@
 //! The registers and the nested blocks of an instruction.
 
-use super::program::{Block, DotTerm, Inst, Place, Reach, Reg, TileOperand, View, ViewExtent};
+use super::program::{Block, DotTerm, Inst, Place, Reach, Reg, RowOperand, TileOperand, View, ViewExtent};
 
 /// How an instruction touches a register.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -189,6 +189,16 @@ impl Inst {
                     f(inside, Def);
                 }
             }
+            Inst::RowMap(map) => {
+                for operand in [&mut map.factor, &mut map.addend] {
+                    if let Some(RowOperand::Value(reg)) = operand {
+                        f(reg, Use);
+                    }
+                }
+                if let Some((_, identity)) = &mut map.sums {
+                    f(identity, Use);
+                }
+            }
             Inst::CoopElementSet { value, .. } => f(value, Use),
             Inst::Map1 { out, a, .. } => {
                 a.visit(Use, f);
@@ -278,7 +288,10 @@ impl Inst {
             Inst::If { then, otherwise, .. } => vec![then, otherwise],
             Inst::Loop { body, latch, .. } => vec![body, latch],
             Inst::Scope { body, .. } => vec![body],
-            Inst::CoopMap { body, .. } => vec![body],
+            Inst::CoopMap { body, of_chunks, .. } => std::iter::once(body)
+                .chain(of_chunks)
+                .map(|block| &mut **block)
+                .collect(),
             _ => Vec::new(),
         }
     }

@@ -27,13 +27,13 @@ fn operation(inst: &Inst) -> Option<(Reg, Vec<Reg>)> {
     })
 }
 
-/// Rewrites a body. `shape` tells what a tile is.
-pub(super) fn in_place(body: &mut Block, vregs: &[Virtual], shape: impl Fn(u32) -> TileShape) {
+/// Rewrites a body; false if there was nothing to rewrite. `shape` tells what a tile is.
+pub(super) fn in_place(body: &mut Block, vregs: &[Virtual], shape: impl Fn(u32) -> TileShape) -> bool {
     let straight = body.insts.iter_mut().all(|(inst, _)| {
         inst.blocks().is_empty() && !matches!(inst, Inst::Break(_) | Inst::Continue(_) | Inst::Return)
     });
     if !straight {
-        return;
+        return false;
     }
     // Whole chunks only: the last one of a tile must not reach into what comes after it.
     let whole = |coop: u32| {
@@ -91,7 +91,7 @@ pub(super) fn in_place(body: &mut Block, vregs: &[Virtual], shape: impl Fn(u32) 
         }
     }
     if reads.is_empty() && writes.is_empty() {
-        return;
+        return false;
     }
     let place = |reg: Reg| match reads.iter().find(|(_, _, out, _)| *out == reg) {
         Some(&(_, coop, ..)) => Place::Tile(coop),
@@ -135,4 +135,5 @@ pub(super) fn in_place(body: &mut Block, vregs: &[Virtual], shape: impl Fn(u32) 
         out.push((inst, location));
     }
     body.insts = out;
+    true
 }

@@ -159,6 +159,36 @@ pub(crate) struct SetLocal {
     pub value: Reg,
 }
 
+/// A number for each row of a tile.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum RowOperand {
+    /// The same for all.
+    Value(Reg),
+    /// Of a row reduction tensor.
+    Rows(u32),
+}
+
+/// A function of a [`RowMap`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum RowFunction {
+    None,
+    Exp,
+    Exp2,
+}
+
+/// `x ← f(x · factor ± addend)` for all elements of a tile of `float`, with numbers by row. Without a function there is no addend.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) struct RowMap {
+    pub over: u32,
+    pub factor: Option<RowOperand>,
+    pub addend: Option<RowOperand>,
+    /// The addend is subtracted.
+    pub negative: bool,
+    pub function: RowFunction,
+    /// Where the sums of the results go, by row, and what each starts from.
+    pub sums: Option<(u32, Reg)>,
+}
+
 /// A memory access.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Access {
@@ -424,7 +454,11 @@ pub(crate) enum Inst {
         /// Tiles that the body reads or writes.
         tiles: Vec<u32>,
         body: Box<Block>,
+        /// What runs instead over instances that lie side by side and are whole chunks together, if one is not.
+        of_chunks: Option<Box<Block>>,
     },
+    /// A map that is one pass by rows.
+    RowMap(Box<RowMap>),
     CoopElement {
         coop: u32,
         over: u32,

@@ -345,7 +345,9 @@ impl<'d> Worker<'d> {
                 captures,
                 tiles,
                 body,
-            } => return self.coop_map(*over, captures, tiles, body),
+                of_chunks,
+            } => return self.coop_map(*over, captures, tiles, body, of_chunks.as_deref()),
+            Inst::RowMap(map) => self.row_map(map),
             Inst::CoopElement { coop, over, out } => self.coop_element(*coop, *over, *out),
             Inst::CoopElementSet { coop, value } => self.coop_element_set(*coop, *value),
             Inst::CoopElementIndex { over, column, row } => {
@@ -402,7 +404,14 @@ impl<'d> Worker<'d> {
 
     /// Runs a body once for each element of a tile, for each instance that takes part. Instances whose tiles lie side by
     /// side, and that see the same values from outside, run together.
-    fn coop_map(&mut self, over: u32, captures: &[(Reg, Reg)], tiles: &[u32], body: &'d Block) -> Outcome {
+    fn coop_map(
+        &mut self,
+        over: u32,
+        captures: &[(Reg, Reg)],
+        tiles: &[u32],
+        body: &'d Block,
+        of_chunks: Option<&'d Block>,
+    ) -> Outcome {
         let tile = self.tiles[over as usize];
         let joins = tiles.iter().all(|&coop| {
             let part = self.tiles[coop as usize];
@@ -434,7 +443,11 @@ impl<'d> Worker<'d> {
                 unsafe { super::splat(self.ptr(inside), inside.size, CHUNK, value) };
             }
             std::mem::swap(&mut self.lanes, &mut self.idle);
-            let result = self.map_elements(tile.elements() * count, instance, leader, body);
+            let total = tile.elements() * count;
+            let body = of_chunks
+                .filter(|_| joins && total.is_multiple_of(CHUNK))
+                .unwrap_or(body);
+            let result = self.map_elements(tile.columns, total, instance, leader, body);
             self.map = None;
             std::mem::swap(&mut self.lanes, &mut self.idle);
             if let Err(mut raised) = result {
@@ -445,12 +458,25 @@ impl<'d> Worker<'d> {
         Ok(())
     }
 
-    fn map_elements(&mut self, total: usize, instance: usize, leader: usize, body: &'d Block) -> Outcome {
+    fn map_elements(
+        &mut self,
+        columns: usize,
+        total: usize,
+        instance: usize,
+        leader: usize,
+        body: &'d Block,
+    ) -> Outcome {
         let mut element = 0;
         while element < total {
             let lanes = &mut self.lanes;
             lanes.live = lanes.cap.min(total - element);
             lanes.chunks = lanes.live.div_ceil(CHUNK);
+            // Rows of planes are those of the tile.
+            lanes.width = columns.max(1);
+            lanes.rectangle = (
+                lanes.live.clamp(1, lanes.width),
+                lanes.live.div_ceil(lanes.width).max(1),
+            );
             lanes.current = Mask::All;
             lanes.returned = Mask::None;
             lanes.frames.clear();
@@ -542,10 +568,35 @@ impl<'d> Worker<'d> {
             tile.elements().max(1)
         };
         let rows = tile.elements() / columns;
+        let live = self.lanes.live;
+        let (first_row, first_column) = (place.element / columns % rows.max(1), place.element % columns);
+        // Whole rows of one instance are planes, and so is a part of one row.
+        let one_row = first_column + live <= columns;
+        let planar =
+            one_row || (first_column == 0 && columns == self.lanes.width && first_row + live.div_ceil(columns) <= rows);
+        if let (true, Some(tag), true) = (
+            planar,
+            column.tag_index(),
+            row.is_none_or(|row| row.tag_index().is_some()),
+        ) {
+            let down = if one_row { 0 } else { 1 };
+            self.lanes.tags[tag] = Tag::new(Plane {
+                base: first_column as u64,
+                stride: 1,
+                row: (columns as u64 * down).wrapping_neg(),
+            });
+            if let Some(tag) = row.and_then(Reg::tag_index) {
+                self.lanes.tags[tag] = Tag::new(Plane {
+                    base: first_row as u64,
+                    stride: 0,
+                    row: down,
+                });
+            }
+            return;
+        }
         let to_column = self.dst(column).1.cast::<i32>();
         let to_row = row.map(|row| self.dst(row).1.cast::<i32>());
-        let live = self.lanes.live;
-        let (mut row, mut column) = (place.element / columns % rows.max(1), place.element % columns);
+        let (mut row, mut column) = (first_row, first_column);
         let mut lane = 0;
         while lane < live {
             let run = (columns - column).min(live - lane);

@@ -128,6 +128,50 @@ impl Region {
     }
 }
 
+/// The first byte of a span and the one after its last, counted from the pointer: for elements one by one whose places fit 64 bits.
+#[inline(always)]
+fn near_bytes<const D: usize>(
+    bits: usize,
+    origin: [i64; D],
+    valid: [usize; D],
+    strides: [i64; D],
+    block: [usize; D],
+) -> Option<(i64, i64)> {
+    let (mut low, mut high) = (0i64, 0i64);
+    for d in 0..D {
+        if block[d] != 1 {
+            return None;
+        }
+        let first = origin[d].checked_mul(strides[d])?;
+        let last = origin[d].checked_add(valid[d] as i64 - 1)?.checked_mul(strides[d])?;
+        low = low.checked_add(first.min(last))?;
+        high = high.checked_add(first.max(last))?;
+    }
+    let bits = bits as i64;
+    let end = high.checked_mul(bits)?.checked_add(bits + 7)?;
+    Some((low.checked_mul(bits)?.div_euclid(8), end.div_euclid(8)))
+}
+
+/// The same for all spans.
+#[inline(never)]
+fn far_bytes<const D: usize>(
+    bits: usize,
+    origin: [i64; D],
+    valid: [usize; D],
+    strides: [i64; D],
+    block: [usize; D],
+) -> (i128, i128) {
+    let (mut low, mut high) = (0i128, 0i128);
+    for d in 0..D {
+        let first = i128::from(origin[d] / block[d] as i64) * i128::from(strides[d]);
+        let last = i128::from((origin[d] + valid[d] as i64 - 1) / block[d] as i64) * i128::from(strides[d]);
+        low += first.min(last);
+        high += first.max(last);
+    }
+    let bits = bits as i128;
+    ((low * bits).div_euclid(8), (high * bits + bits + 7).div_euclid(8))
+}
+
 impl<'d> Worker<'d> {
     /// Looks at a view of rank 1 or 2 as a lane sees it: static extents that overhang are a fault, the valid region must be in memory.
     pub(super) fn region(&mut self, view: &View, lane: usize, access: AccessKind) -> Outcome<Region> {
@@ -240,15 +284,10 @@ impl<'d> Worker<'d> {
         if valid[0] == 0 {
             return Ok(std::ptr::null_mut());
         }
-        let (mut low, mut high) = (0i128, 0i128);
-        for d in 0..D {
-            let first = i128::from(origin[d] / block[d] as i64) * i128::from(strides[d]);
-            let last = i128::from((origin[d] + valid[d] as i64 - 1) / block[d] as i64) * i128::from(strides[d]);
-            low += first.min(last);
-            high += first.max(last);
-        }
-        let first_byte = (low * bits as i128).div_euclid(8);
-        let end_byte = (high * bits as i128 + bits as i128 + 7).div_euclid(8);
+        let (first_byte, end_byte) = match near_bytes(bits, origin, valid, strides, block) {
+            Some((first, end)) => (i128::from(first), i128::from(end)),
+            None => far_bytes(bits, origin, valid, strides, block),
+        };
         let (number, offset) = split(pointer);
         let (start, end) = (i128::from(offset) + first_byte, i128::from(offset) + end_byte);
         let object = self.object(number);

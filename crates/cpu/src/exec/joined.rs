@@ -5,8 +5,8 @@ use anymetal_ir::MatmulDescriptor;
 
 use super::mask::Mask;
 use super::matmul::{Job, Target, format_of};
-use super::{Outcome, Tile, Worker};
-use crate::compile::program::{TileOperand, Varies, View, ViewExtent};
+use super::{Outcome, Tile, Value, Worker};
+use crate::compile::program::{Reg, TileOperand, Varies, View, ViewExtent};
 use crate::lanes::CHUNK;
 
 impl Worker<'_> {
@@ -78,6 +78,26 @@ impl Worker<'_> {
         if view.varies != Varies::Origin(1) || view.scales.is_some() || matches!(view.extents[1], ViewExtent::Static(_))
         {
             return false;
+        }
+        // A plane whose rows are instances has the same step from each to the next.
+        let known = |reg: Reg| match self.value(reg) {
+            Value::Uniform(value) => Some((value as i64, 0)),
+            Value::Plane(plane)
+                if plane.stride == 0 && reg.size == 8 && self.lanes.width == CHUNK * simdgroups.max(1) =>
+            {
+                Some((plane.base as i64, plane.row as i64))
+            }
+            _ => None,
+        };
+        let enough_by_plane = match view.extents[1] {
+            ViewExtent::Dynamic(own) => known(own).and_then(|(first, step)| {
+                let last = first.checked_add(step.checked_mul(count as i64 - 1)?)?;
+                Some(first.min(last) >= rows as i64)
+            }),
+            _ => Some(true),
+        };
+        if let (Some((_, step)), Some(true)) = (known(view.origin[1]), enough_by_plane) {
+            return step == rows as i64;
         }
         let value = |reg, instance: usize| self.lane_value(reg, instance * CHUNK * simdgroups.max(1)) as i64;
         let first = value(view.origin[1], 0);

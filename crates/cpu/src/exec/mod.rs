@@ -17,6 +17,7 @@ pub(crate) mod objects;
 pub(crate) mod panels;
 mod planes;
 mod reduce;
+mod rows;
 mod simd;
 mod simd_matrix;
 mod stores;

@@ -55,24 +55,6 @@ unsafe fn f32_body(
     }
 }
 
-/// The fours of a vector.
-#[cfg(target_arch = "x86_64")]
-#[inline]
-#[target_feature(enable = "avx2,fma")]
-fn fours_of_8(x: __m256) -> [__m128; 2] {
-    [_mm256_castps256_ps128(x), _mm256_extractf128_ps::<1>(x)]
-}
-
-/// The fours of a vector.
-#[cfg(target_arch = "x86_64")]
-#[inline]
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")]
-fn fours_of_16(x: __m512) -> [__m128; 4] {
-    let (low, high) = (_mm512_castps512_ps256(x), _mm512_extractf32x8_ps::<1>(x));
-    let ([a, b], [c, d]) = (fours_of_8(low), fours_of_8(high));
-    [a, b, c, d]
-}
-
 /// Four and four, in the order that skips NaN: see below.
 #[cfg(target_arch = "x86_64")]
 #[inline]
@@ -85,12 +67,62 @@ fn fours<const OP: u8>(low: __m128, high: __m128) -> __m128 {
     }
 }
 
+/// Combines the elements of each of four vectors: fours first, all four vectors at once, then the fours of a vector.
+#[cfg(target_arch = "x86_64")]
+#[inline]
+#[target_feature(enable = "avx2,fma")]
+pub(super) fn totals_avx2<const OP: u8>([a, b, c, d]: [__m256; 4]) -> __m128 {
+    let x = both_avx2::<OP>(_mm256_unpacklo_ps(a, b), _mm256_unpackhi_ps(a, b));
+    let y = both_avx2::<OP>(_mm256_unpacklo_ps(c, d), _mm256_unpackhi_ps(c, d));
+    let all = both_avx2::<OP>(_mm256_shuffle_ps::<0x44>(x, y), _mm256_shuffle_ps::<0xee>(x, y));
+    fours::<OP>(_mm256_castps256_ps128(all), _mm256_extractf128_ps::<1>(all))
+}
+
+/// The same.
+#[cfg(target_arch = "x86_64")]
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")]
+pub(super) fn totals_avx512<const OP: u8>([a, b, c, d]: [__m512; 4]) -> __m128 {
+    let x = both_avx512::<OP>(_mm512_unpacklo_ps(a, b), _mm512_unpackhi_ps(a, b));
+    let y = both_avx512::<OP>(_mm512_unpacklo_ps(c, d), _mm512_unpackhi_ps(c, d));
+    let all = both_avx512::<OP>(_mm512_shuffle_ps::<0x44>(x, y), _mm512_shuffle_ps::<0xee>(x, y));
+    let half = both_avx2::<OP>(_mm512_castps512_ps256(all), _mm512_extractf32x8_ps::<1>(all));
+    fours::<OP>(_mm256_castps256_ps128(half), _mm256_extractf128_ps::<1>(half))
+}
+
+/// Writes the totals of the rows `row..row + 4`, each combined with `identity`, as far as there are so many.
+///
+/// # Safety
+/// `target` must hold `count` elements, more than `row`.
+#[cfg(target_arch = "x86_64")]
+#[inline]
+#[target_feature(enable = "avx2,fma")]
+pub(super) unsafe fn put_totals<const OP: u8>(
+    totals: __m128,
+    identity: f32,
+    target: *mut f32,
+    row: usize,
+    count: usize,
+) {
+    let totals = fours::<OP>(_mm_set1_ps(identity), totals);
+    // SAFETY: the caller's contract.
+    unsafe {
+        if row + 4 <= count {
+            _mm_storeu_ps(target.add(row), totals);
+            return;
+        }
+        let mut some = [0.0f32; 4];
+        _mm_storeu_ps(some.as_mut_ptr(), totals);
+        std::ptr::copy_nonoverlapping(some.as_ptr(), target.add(row), count - row);
+    }
+}
+
 /// Code for vectors of a width: rows in strands that are combined in a tree, columns as the compiler does them.
 ///
 /// The instructions for maximum and minimum give their second operand where one is NaN. Strands start from what changes nothing,
 /// which is a number, and are always the second operand; so NaN is skipped, as by `f32::max`.
 macro_rules! vector_reduction {
-    ($name:ident, $rows:ident, $features:literal, $width:literal, $set:ident, $load:ident, $fours:ident, $add:ident,
+    ($name:ident, $rows:ident, $both:ident, $vector:ty, $features:literal, $width:literal, $set:ident, $load:ident, $totals:ident, $add:ident,
      $max:ident, $min:ident) => {
         /// # Safety
         /// As for [`f32_body`], on a machine with the instructions; the identity is no NaN.
@@ -107,33 +139,45 @@ macro_rules! vector_reduction {
             // −0 + x is x for every x.
             let start = $set(if OP == 0 { -0.0 } else { identity });
             let whole = columns / $width * $width;
-            for i in 0..count {
-                // SAFETY: row i has `columns` elements, and the target has `count`.
+            for first in (0..count).step_by(4) {
+                // SAFETY: each of `count` rows has `columns` elements, and the target has `count`.
                 unsafe {
-                    let row = source.add(i * columns);
-                    let mut strands = start;
-                    for at in (0..whole).step_by($width) {
-                        let x = $load(row.add(at));
-                        strands = match OP {
-                            0 => $add(x, strands),
-                            1 => $max(x, strands),
-                            _ => $min(x, strands),
-                        };
+                    // The rows' latencies overlap; a row that is not there is the last one once more.
+                    let mut four = [start; 4];
+                    for (i, four) in four.iter_mut().enumerate() {
+                        let row = source.add((first + i).min(count - 1) * columns);
+                        let mut strands = [start; 2];
+                        let mut at = 0;
+                        while at + 2 * $width <= whole {
+                            for i in 0..2 {
+                                strands[i] = $both::<OP>($load(row.add(at + $width * i)), strands[i]);
+                            }
+                            at += 2 * $width;
+                        }
+                        if at < whole {
+                            strands[0] = $both::<OP>($load(row.add(at)), strands[0]);
+                        }
+                        *four = $both::<OP>(strands[1], strands[0]);
                     }
-                    // Fours are combined in their order, then the halves of what remains, all in registers.
-                    let parts: [__m128; $width / 4] = $fours(strands);
-                    let mut low = parts[0];
-                    for &part in &parts[1..] {
-                        low = fours::<OP>(low, part);
+                    put_totals::<OP>($totals::<OP>(four), identity, target, first, count);
+                    for i in first..count.min(first + 4) {
+                        for at in whole..columns {
+                            *target.add(i) = combine(op, *target.add(i), *source.add(i * columns + at));
+                        }
                     }
-                    low = fours::<OP>(low, _mm_movehl_ps(low, low));
-                    let pair = [_mm_cvtss_f32(low), _mm_cvtss_f32(_mm_movehdup_ps(low))];
-                    let mut total = combine(op, identity, combine(op, pair[0], pair[1]));
-                    for at in whole..columns {
-                        total = combine(op, total, *row.add(at));
-                    }
-                    *target.add(i) = total;
                 }
+            }
+        }
+
+        /// Two vectors in the order that skips NaN: see above.
+        #[cfg(target_arch = "x86_64")]
+        #[inline]
+        #[target_feature(enable = $features)]
+        fn $both<const OP: u8>(new: $vector, old: $vector) -> $vector {
+            match OP {
+                0 => $add(new, old),
+                1 => $max(new, old),
+                _ => $min(new, old),
             }
         }
 
@@ -171,11 +215,13 @@ macro_rules! vector_reduction {
 vector_reduction!(
     f32_avx2,
     rows_avx2,
+    both_avx2,
+    __m256,
     "avx2,fma",
     8,
     _mm256_set1_ps,
     _mm256_loadu_ps,
-    fours_of_8,
+    totals_avx2,
     _mm256_add_ps,
     _mm256_max_ps,
     _mm256_min_ps
@@ -183,11 +229,13 @@ vector_reduction!(
 vector_reduction!(
     f32_avx512,
     rows_avx512,
+    both_avx512,
+    __m512,
     "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma",
     16,
     _mm512_set1_ps,
     _mm512_loadu_ps,
-    fours_of_16,
+    totals_avx512,
     _mm512_add_ps,
     _mm512_max_ps,
     _mm512_min_ps

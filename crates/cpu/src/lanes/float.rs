@@ -2,8 +2,9 @@
 
 use anymetal_ir::{BinaryOp, Scalar, TernaryOp, UnaryOp};
 
+use super::exponential::{Exp, Exp2};
 use super::scalar::{Bf16, Bool, F16, Float};
-use super::{AVX512, Bin, CHUNK, Fn1, Fn2, Fn3, Isa, Ter, Un, bin, plain_bin, plain_ter, plain_un, ter, un};
+use super::{Bin, Fn1, Fn2, Fn3, Isa, Ter, Un, bin, plain_bin, plain_ter, plain_un, ter, un};
 use crate::math;
 
 macro_rules! on_bits {
@@ -63,83 +64,6 @@ through_f32! {
         Add = |a: f32, b: f32| a + b, Sub = |a: f32, b: f32| a - b, Mul = |a: f32, b: f32| a * b, Div = |a: f32, b: f32| a / b,
         Min = f32::min, Max = f32::max, Pow = math::pow, Powr = math::powr, Atan2 = math::atan2, Fmod = math::fmod,
         Fdim = math::fdim, Copysign = f32::copysign
-}
-
-macro_rules! exponentials {
-    ($($name:ident = $plain:path, $wide:ident;)*) => {$(
-        struct $name;
-        impl Un<f32> for $name {
-            type Out = f32;
-            #[inline(always)]
-            fn apply(a: f32) -> f32 {
-                $plain(a)
-            }
-
-            #[cfg(target_arch = "x86_64")]
-            #[inline(always)]
-            unsafe fn chunk<const ISA: u8>(out: &mut [f32; CHUNK], a: &[f32; CHUNK]) -> bool {
-                use std::arch::x86_64::{_mm512_loadu_ps, _mm512_storeu_ps};
-                if ISA < AVX512 {
-                    return false;
-                }
-                // SAFETY: the machine has the instructions (the trait's contract); a chunk is two vectors.
-                unsafe {
-                    for at in [0, 16] {
-                        let y = math::avx512::$wide(_mm512_loadu_ps(a.as_ptr().add(at)));
-                        _mm512_storeu_ps(out.as_mut_ptr().add(at), y);
-                    }
-                }
-                true
-            }
-        }
-    )*};
-}
-
-exponentials! {
-    Exp = math::exp, exp;
-    Exp2 = math::exp2, exp2;
-}
-
-macro_rules! exponentials_of_differences {
-    ($($(#[$doc:meta])* $function:ident $name:ident = $plain:path, $wide:ident;)*) => {$(
-        struct $name;
-        impl Bin<f32> for $name {
-            type Out = f32;
-            #[inline(always)]
-            fn apply(a: f32, b: f32) -> f32 {
-                $plain(a - b)
-            }
-
-            #[cfg(target_arch = "x86_64")]
-            #[inline(always)]
-            unsafe fn chunk<const ISA: u8>(out: &mut [f32; CHUNK], a: &[f32; CHUNK], b: &[f32; CHUNK]) -> bool {
-                use std::arch::x86_64::{_mm512_loadu_ps, _mm512_storeu_ps, _mm512_sub_ps};
-                if ISA < AVX512 {
-                    return false;
-                }
-                // SAFETY: the machine has the instructions (the trait's contract); a chunk is two vectors.
-                unsafe {
-                    for at in [0, 16] {
-                        let x = _mm512_sub_ps(_mm512_loadu_ps(a.as_ptr().add(at)), _mm512_loadu_ps(b.as_ptr().add(at)));
-                        _mm512_storeu_ps(out.as_mut_ptr().add(at), math::avx512::$wide(x));
-                    }
-                }
-                true
-            }
-        }
-
-        $(#[$doc])*
-        pub(crate) fn $function(isa: Isa) -> Fn2 {
-            bin::<f32, f32, $name>(isa)
-        }
-    )*};
-}
-
-exponentials_of_differences! {
-    /// `exp(a − b)`, as softmax has it: one loop instead of two, the same result.
-    exp_of_difference ExpOfDifference = math::exp, exp;
-    /// `exp2(a − b)`.
-    exp2_of_difference Exp2OfDifference = math::exp2, exp2;
 }
 
 macro_rules! with_rare {

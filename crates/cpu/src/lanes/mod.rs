@@ -12,6 +12,7 @@
 pub(crate) mod convert;
 pub(crate) mod decode;
 pub(crate) mod dot;
+pub(crate) mod exponential;
 pub(crate) mod float;
 pub(crate) mod gather;
 pub(crate) mod group;

@@ -16,26 +16,54 @@ fn scale(x: f32, n: i32) -> f32 {
     x * power_of_two(half) * power_of_two(n.wrapping_sub(half))
 }
 
-/// The nearest integer to a number of less than 2^22, as a float and as an integer; for NaN, NaN and some integer.
+/// Adding 1.5 · 2^23 rounds a number of less than 2^22 to an integer, which then stands in the low bits.
+pub(super) const MAGIC: f32 = 12_582_912.0;
+
+/// The integer that stands in a number that [`MAGIC`] was added to, as a float and as an integer; for NaN, NaN and some integer.
 #[inline(always)]
-fn nearest(x: f32) -> (f32, i32) {
-    // Adding 1.5 · 2^23 rounds to an integer, which then stands in the low bits.
-    const MAGIC: f32 = 12_582_912.0;
-    let shifted = x + MAGIC;
+fn integer(shifted: f32) -> (f32, i32) {
     let int = shifted.to_bits().wrapping_sub(MAGIC.to_bits()) as i32;
     (shifted - MAGIC, int)
 }
 
-/// e^r for |r| ≤ 0.35 (coefficients of the Taylor series, the last ones adjusted to the interval).
+// Polynomials of the least relative error (3.1e-9, a twentieth of half a unit) among those with these leading coefficients; the
+// highest power comes first. In exhaustive runs `exp` is at most 0.87 and `exp2` at most 0.79 units in the last place off.
+
+/// log(2) in two parts, of which the first has few bits, so that its products are exact.
+pub(super) const LN_2_PARTS: [f32; 2] = [0.693_145_75, 1.428_606_8e-6];
+
+/// Coefficients of e^r for |r| ≤ 0.3467, but for the last two, which are 1.
+pub(super) const EXP: [f32; 5] = [
+    1.382_093_3e-3,
+    8.368_67e-3,
+    4.166_826_2e-2,
+    1.666_652_1e-1,
+    4.999_999_4e-1,
+];
+
+/// Coefficients of 2^r for |r| ≤ ½, but for the last one, which is 1.
+pub(super) const EXP2: [f32; 6] = [
+    1.532_646_3e-4,
+    1.339_080_6e-3,
+    9.618_506e-3,
+    5.550_36e-2,
+    2.402_264_8e-1,
+    6.931_472e-1,
+];
+
+/// e^r for |r| ≤ 0.3467.
 #[inline(always)]
 fn exp_poly(r: f32) -> f32 {
-    let p = 1.987_569_1e-4f32;
-    let p = p.mul_add(r, 1.398_199_9e-3);
-    let p = p.mul_add(r, 8.333_452e-3);
-    let p = p.mul_add(r, 4.166_579_6e-2);
-    let p = p.mul_add(r, 1.666_666_5e-1);
-    let p = p.mul_add(r, 0.5);
-    p.mul_add(r * r, r) + 1.0
+    let [first, rest @ ..] = EXP;
+    let p = rest.into_iter().fold(first, |p, c| p.mul_add(r, c));
+    p.mul_add(r, 1.0).mul_add(r, 1.0)
+}
+
+/// 2^r for |r| ≤ ½.
+#[inline(always)]
+fn exp2_poly(r: f32) -> f32 {
+    let [first, rest @ ..] = EXP2;
+    rest.into_iter().fold(first, |p, c| p.mul_add(r, c)).mul_add(r, 1.0)
 }
 
 // Clamping keeps NaN, and so does everything after it: its integer is whatever it is, the float part stays NaN.
@@ -44,9 +72,9 @@ fn exp_poly(r: f32) -> f32 {
 #[inline(always)]
 pub(crate) fn exp(x: f32) -> f32 {
     let bounded = x.clamp(-105.0, 89.0);
-    let (n, int) = nearest(bounded * LOG2_E);
-    let r = n.mul_add(-0.693_145_75, bounded);
-    let r = n.mul_add(-1.428_606_8e-6, r);
+    let (n, int) = integer(bounded.mul_add(LOG2_E, MAGIC));
+    let [high, low] = LN_2_PARTS;
+    let r = n.mul_add(-low, n.mul_add(-high, bounded));
     scale(exp_poly(r), int)
 }
 
@@ -54,16 +82,15 @@ pub(crate) fn exp(x: f32) -> f32 {
 #[inline(always)]
 pub(crate) fn exp2(x: f32) -> f32 {
     let bounded = x.clamp(-151.0, 129.0);
-    let (n, int) = nearest(bounded);
-    let r = (bounded - n) * std::f32::consts::LN_2;
-    scale(exp_poly(r), int)
+    let (n, int) = integer(bounded + MAGIC);
+    scale(exp2_poly(bounded - n), int)
 }
 
 /// 10^x.
 #[inline(always)]
 pub(crate) fn exp10(x: f32) -> f32 {
     let bounded = x.clamp(-46.0, 39.0);
-    let (n, int) = nearest(bounded * std::f32::consts::LOG2_10);
+    let (n, int) = integer(bounded.mul_add(std::f32::consts::LOG2_10, MAGIC));
     // log10(2) in two parts; the first has few bits, so its products are exact.
     let r = n.mul_add(-0.301_025_39, bounded);
     let r = n.mul_add(-4.605_038_98e-6, r);

@@ -4,6 +4,8 @@
 //! Where single precision does not reach it, or would need tricks, a function computes in `f64`.
 
 #[cfg(target_arch = "x86_64")]
+pub(crate) mod avx2;
+#[cfg(target_arch = "x86_64")]
 pub(crate) mod avx512;
 mod exponential;
 mod rounding;

@@ -210,9 +210,10 @@ fn prepare<T: Copy + Default>(
             0 => (0, 0),
             _ => (span.rows.len(), span.cols.len()),
         };
-        for row in 0..rows {
-            let from = if row < valid_rows { valid_cols } else { 0 };
-            sums[row * stride + from..row * stride + cols].fill(T::default());
+        let reached = |row| if row < valid_rows { valid_cols } else { 0 };
+        let first = if valid_cols == cols { valid_rows } else { 0 };
+        for row in first..rows {
+            sums[row * stride + reached(row)..row * stride + cols].fill(T::default());
         }
     }
     Ok(Target {
