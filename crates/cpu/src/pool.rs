@@ -26,6 +26,8 @@ struct Inner {
     state: Mutex<State>,
     /// `State::busy`, to look at without the lock.
     busy: AtomicUsize,
+    /// Tasks so far, likewise.
+    tasks: AtomicUsize,
     /// Helpers wait for a task.
     start: Condvar,
     /// The caller waits for helpers.
@@ -42,7 +44,7 @@ pub(crate) struct Pool {
 /// The environment variable that sets the number of workers.
 pub const THREADS_VARIABLE: &str = "ANYMETAL_THREADS";
 
-/// How long a caller that has run out of work watches for its helpers before it sleeps.
+/// How long a caller that has run out of work watches for its helpers, and a helper for the next task, before it sleeps.
 const PATIENCE: Duration = Duration::from_micros(50);
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -103,6 +105,7 @@ impl Pool {
             state.task = Some((lent, helpers));
             state.next = 1;
             state.panicked = false;
+            self.inner.tasks.fetch_add(1, Ordering::Release);
         }
         self.inner.start.notify_all();
         let own = catch_unwind(AssertUnwindSafe(|| task(0)));
@@ -142,6 +145,14 @@ fn help(inner: &Inner) {
                 inner.busy.store(state.busy, Ordering::Release);
                 state.panicked |= result.is_err();
                 inner.done.notify_all();
+                // Dispatches often follow each other, and to be woken takes as long as a small one.
+                let known = inner.tasks.load(Ordering::Acquire);
+                drop(state);
+                let patience = Instant::now() + PATIENCE;
+                while inner.tasks.load(Ordering::Acquire) == known && Instant::now() < patience {
+                    std::hint::spin_loop();
+                }
+                state = lock(&inner.state);
             }
             _ => state = inner.start.wait(state).unwrap_or_else(|e| e.into_inner()),
         }

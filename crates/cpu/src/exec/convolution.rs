@@ -430,6 +430,7 @@ impl<'d> Worker<'d> {
                 strides: [weights.strides[0], weights.strides[1]],
                 scales: None,
                 transposed: false,
+                owner: 0,
             };
             let cell = if share_weights && !shared.aliased {
                 shared.panels.right(key, (block.rows + 16) * (columns + 64) * 4)
@@ -439,7 +440,7 @@ impl<'d> Worker<'d> {
             let packed: &PackedRight = match &cell {
                 Some(cell) => cell.get_or_init(|| {
                     let bytes = block.rows * columns * product.right_lane().bytes_per_element();
-                    let mut packed: PackedRight = fresh(bytes);
+                    let mut packed: PackedRight = fresh(bytes, 0);
                     packed.pack(&product, &view, scratch);
                     packed
                 }),

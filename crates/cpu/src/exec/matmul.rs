@@ -4,14 +4,15 @@ use anymetal_formats::ElementFormat;
 use anymetal_ir::{MatmulDescriptor, Scalar};
 
 use super::coop_io::Region;
-use super::panels::{PanelKey, fresh};
+use super::panels::{PanelKey, fresh, this_thread};
 use super::{Outcome, Worker, raise};
 use crate::compile::program::{TileOperand, Varies, View};
 use crate::fault::{AccessKind, FaultKind};
 use crate::lanes::scalar::{Bf16, F16, Float};
+use crate::pool::default_workers;
 use crate::tile::model;
 use crate::tile::{
-    Accumulation, AccumulatorMut, FewLeft, FewProduct, OperandView, PackedLeft, PackedRight, Product, ScaleView,
+    Accumulation, AccumulatorMut, FewLeft, FewProduct, Lane, OperandView, PackedLeft, PackedRight, Product, ScaleView,
     TileError, TilePath, multiply, multiply_few, multiply_view, vector,
 };
 
@@ -27,6 +28,10 @@ const FEW_ROWS: usize = 4;
 
 /// Elements of an operand below which it is packed for each product anew: finding it again would take as long.
 const FEW_ELEMENTS: usize = 4096;
+
+/// Bytes of a packed matrix, all threads' copies together, up to which each thread packs what it needs of it for itself. Larger ones
+/// do not stay in caches anyway.
+const OWN_BYTES: usize = 4 << 20;
 
 /// The format of a tile's elements.
 pub(super) fn format_of(scalar: Scalar) -> ElementFormat {
@@ -114,7 +119,24 @@ impl Source {
                 .scales
                 .map(|scales| (scales.base as usize, scales.block, scales.strides)),
             transposed: self.row_dimension == 0,
+            owner: 0,
         }
+    }
+
+    /// True where a thread had better pack the operand for itself than fetch what another has packed from that one's cache: where
+    /// packing is one pass over memory, and not too much for all `workers`.
+    fn is_quick(&self, product: &Product, lane: Lane, workers: usize) -> bool {
+        let region = &self.region;
+        let one_pass = match lane {
+            Lane::Bf16 => region.format == ElementFormat::BF16,
+            Lane::I8 | Lane::U8 => region.format.bits() == 8,
+            _ => false,
+        };
+        let bytes = region.extents[0]
+            .saturating_mul(region.extents[1])
+            .saturating_mul(lane.bytes_per_element() * workers);
+        let dense = region.strides[self.column_dimension()] == 1;
+        product.path() == TilePath::Amx && one_pass && dense && region.scales.is_none() && bytes <= OWN_BYTES
     }
 }
 
@@ -304,18 +326,25 @@ impl<'d> Worker<'d> {
                 && !few
                 && source.rows.saturating_mul(source.columns) >= FEW_ELEMENTS
         };
+        let workers = self.shared.options.threads.unwrap_or_else(default_workers);
+        let owner = |source: &Source, lane: Lane| match source.is_quick(&product, lane, workers) {
+            true => this_thread(),
+            false => 0,
+        };
+        let (right_owner, left_owner) = (owner(right, product.right_lane()), owner(left, product.left_lane()));
         let right_cell = if shared(right, share[1]) {
             let bytes = (right.rows + 16) * (right.columns + 64) * 4;
             let panels = &self.shared.panels;
-            self.known_right
-                .cell(right.key(product), |key| panels.right(key, bytes))
+            let mut key = right.key(product);
+            key.owner = right_owner;
+            self.known_right.cell(key, |key| panels.right(key, bytes))
         } else {
             None
         };
         let right_panel: Option<&PackedRight> = right_cell.as_ref().map(|cell| {
             cell.get_or_init(|| {
                 let bytes = right.rows * right.columns * product.right_lane().bytes_per_element();
-                let mut packed: PackedRight = fresh(bytes);
+                let mut packed: PackedRight = fresh(bytes, right_owner);
                 packed.pack(&product, &right_view, scratch);
                 packed
             })
@@ -324,14 +353,16 @@ impl<'d> Worker<'d> {
         let left_cell = if right_panel.is_some() && shared(left, share[0]) {
             let bytes = (left.rows + 16) * (left.columns + 64) * 4;
             let panels = &self.shared.panels;
-            self.known_left.cell(left.key(product), |key| panels.left(key, bytes))
+            let mut key = left.key(product);
+            key.owner = left_owner;
+            self.known_left.cell(key, |key| panels.left(key, bytes))
         } else {
             None
         };
         let left_panel: Option<&PackedLeft> = left_cell.as_ref().map(|cell| {
             cell.get_or_init(|| {
                 let bytes = left.rows * left.columns * product.left_lane().bytes_per_element();
-                let mut packed: PackedLeft = fresh(bytes);
+                let mut packed: PackedLeft = fresh(bytes, left_owner);
                 packed.pack(&product, &left_view, scratch);
                 packed
             })
@@ -347,7 +378,7 @@ impl<'d> Worker<'d> {
         };
         let few_left: Option<(&FewProduct, &FewLeft)> = few_cell.as_ref().map(|(way, cell)| {
             let packed = cell.get_or_init(|| {
-                let mut packed: FewLeft = fresh(FewLeft::bytes(way, left.valid().0, left.valid().1));
+                let mut packed: FewLeft = fresh(FewLeft::bytes(way, left.valid().0, left.valid().1), 0);
                 packed.pack(way, &left_view, scratch);
                 packed
             });

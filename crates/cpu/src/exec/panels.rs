@@ -29,6 +29,33 @@ pub(super) struct PanelKey {
     pub strides: [i64; 2],
     pub scales: Option<(usize, [usize; 2], [i64; 2])>,
     pub transposed: bool,
+    /// The thread that keeps it to itself ([`this_thread`]), or 0.
+    pub owner: usize,
+}
+
+/// A number of this thread's own.
+pub(super) fn this_thread() -> usize {
+    thread_local! {
+        static PLACE: u8 = const { 0 };
+    }
+    PLACE.with(|place| std::ptr::from_ref(place).addr())
+}
+
+/// What says whose a packed operand is.
+trait Owned {
+    fn owner(&self) -> usize;
+}
+
+impl Owned for PanelKey {
+    fn owner(&self) -> usize {
+        self.owner
+    }
+}
+
+impl Owned for (PanelKey, FewProduct) {
+    fn owner(&self) -> usize {
+        self.0.owner
+    }
 }
 
 impl Hash for PanelKey {
@@ -41,6 +68,7 @@ impl Hash for PanelKey {
         for value in self.origin {
             state.write_u64(value as u64);
         }
+        state.write_u64(self.owner as u64);
     }
 }
 
@@ -158,21 +186,24 @@ static SPARE: Spare = Spare {
     bytes: AtomicUsize::new(0),
 };
 
+/// Packed operands with their last owners.
+type Spares<T> = Mutex<Vec<(usize, T)>>;
+
 struct Spare {
-    left: Mutex<Vec<PackedLeft>>,
-    right: Mutex<Vec<PackedRight>>,
-    few: Mutex<Vec<FewLeft>>,
+    left: Spares<PackedLeft>,
+    right: Spares<PackedRight>,
+    few: Spares<FewLeft>,
     bytes: AtomicUsize,
 }
 
 /// A packed operand whose memory can be used again.
 pub(super) trait Reusable: Default + 'static {
-    fn spare() -> &'static Mutex<Vec<Self>>;
+    fn spare() -> &'static Spares<Self>;
     fn byte_size(&self) -> usize;
 }
 
 impl Reusable for PackedLeft {
-    fn spare() -> &'static Mutex<Vec<Self>> {
+    fn spare() -> &'static Spares<Self> {
         &SPARE.left
     }
 
@@ -182,7 +213,7 @@ impl Reusable for PackedLeft {
 }
 
 impl Reusable for PackedRight {
-    fn spare() -> &'static Mutex<Vec<Self>> {
+    fn spare() -> &'static Spares<Self> {
         &SPARE.right
     }
 
@@ -192,7 +223,7 @@ impl Reusable for PackedRight {
 }
 
 impl Reusable for FewLeft {
-    fn spare() -> &'static Mutex<Vec<Self>> {
+    fn spare() -> &'static Spares<Self> {
         &SPARE.few
     }
 
@@ -202,13 +233,14 @@ impl Reusable for FewLeft {
 }
 
 /// An operand to be packed into: memory of a former dispatch if there is some that is large enough and not much too large,
-/// else new.
-pub(super) fn fresh<T: Reusable>(bytes: usize) -> T {
+/// else new. What the owner had before may be in its cache; what another thread had is in that one's.
+pub(super) fn fresh<T: Reusable>(bytes: usize, owner: usize) -> T {
     let mut spare = lock(T::spare());
     let fits = |one: &T| (bytes..=bytes.saturating_mul(4)).contains(&one.byte_size());
-    match spare.iter().rposition(fits) {
+    let own = spare.iter().rposition(|(last, one)| *last == owner && fits(one));
+    match own.or_else(|| spare.iter().rposition(|(_, one)| fits(one))) {
         Some(at) => {
-            let found = spare.swap_remove(at);
+            let (_, found) = spare.swap_remove(at);
             SPARE.bytes.fetch_sub(found.byte_size(), Ordering::Relaxed);
             found
         }
@@ -216,17 +248,17 @@ pub(super) fn fresh<T: Reusable>(bytes: usize) -> T {
     }
 }
 
-fn give_back<K, T: Reusable>(spare: &Mutex<Vec<T>>, panels: &mut Mutex<Panels<K, T>>) {
+fn give_back<K: Owned, T: Reusable>(spare: &Spares<T>, panels: &mut Mutex<Panels<K, T>>) {
     let panels = panels.get_mut().unwrap_or_else(|e| e.into_inner());
     let mut spare = lock(spare);
-    for (_, panel) in panels.drain() {
+    for (key, panel) in panels.drain() {
         let Some(packed) = Arc::into_inner(panel).and_then(OnceLock::into_inner) else {
             continue;
         };
         let bytes = packed.byte_size();
         if SPARE.bytes.load(Ordering::Relaxed) + bytes <= SPARE_BYTES {
             SPARE.bytes.fetch_add(bytes, Ordering::Relaxed);
-            spare.push(packed);
+            spare.push((key.owner(), packed));
         }
     }
 }

@@ -311,7 +311,21 @@ pub fn multiply_few(
         .flat_map(|&c| (0..rows).map(move |r| (r, c)))
         .map(|(r, c)| sums[r * stride + c])
         .collect();
-    run(product, kernels, packed, right, right_columns, sums, stride, accumulate);
+    // A worker goes through a grid in one direction, some through all of it backwards.
+    let (first, extent) = (right_columns.column(0), right_columns.stride * columns as isize);
+    let back = scratch.last_columns == first.wrapping_offset(extent).addr();
+    scratch.last_columns = first.addr();
+    let next = first.wrapping_offset(if back { -extent } else { extent });
+    run(
+        product,
+        kernels,
+        packed,
+        right,
+        (right_columns, next),
+        sums,
+        stride,
+        accumulate,
+    );
     for (i, &c) in special.iter().enumerate() {
         for r in 0..rows {
             sums[r * stride + c] = kept[i * rows + r];
@@ -327,7 +341,7 @@ fn run(
     kernels: &FewKernels,
     packed: &FewLeft,
     right: &OperandView<'_>,
-    columns: Columns,
+    (columns, next): (Columns, *const u8),
     sums: &mut [f32],
     stride: usize,
     accumulate: bool,
@@ -362,6 +376,10 @@ fn run(
                     count: at_once.min(columns.count - c),
                     ..columns
                 },
+                next: match c + at_once < columns.count {
+                    true => columns.column(c + at_once),
+                    false => next,
+                },
                 sums: &mut sums[row * stride + c..],
                 stride,
                 accumulate,
@@ -386,6 +404,14 @@ fn special_columns(
     let range = packed.scale_codes();
     if columns.scales.is_null() && !infinities {
         return Vec::new();
+    }
+    // Scale codes without gaps between columns are looked at together first: nearly always there is nothing to find.
+    if !infinities && columns.scale_stride == columns.blocks as isize {
+        let (codes, _) = columns.codes(0, 0);
+        // SAFETY: the codes of all columns, one column after the other.
+        if !unsafe { (kernels.extreme_codes)(codes, columns.count * columns.blocks, range.clone()) } {
+            return Vec::new();
+        }
     }
     (0..columns.count)
         .filter(|&c| {

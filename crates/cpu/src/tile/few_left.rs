@@ -94,6 +94,14 @@ impl TilePlaces {
         }
     }
 
+    /// Columns of a tile that hold something.
+    fn columns(self, tile: usize) -> usize {
+        match self.joined() {
+            true => self.rows * self.planes,
+            false => (self.rows - tile / self.planes * TILE_COLUMNS).min(TILE_COLUMNS),
+        }
+    }
+
     /// The tile and its column that hold a row's plane.
     pub fn of(self, row: usize, plane: usize) -> (usize, usize) {
         match self.joined() {
@@ -177,16 +185,26 @@ impl FewLeft {
         let mut found = Terms::NONE;
         let mut terms = std::mem::take(&mut scratch.terms);
         let mut values = std::mem::take(&mut scratch.row);
-        let term_count = if layout.has_terms() {
-            padded * planes * rows
-        } else {
-            padded
+        // In tiles the terms of a row stand where its column does, so that a tile's columns follow each other.
+        let line = |row: usize, plane: usize| match product.layout {
+            Layout::Tiles => {
+                let (tile, column) = places.of(row, plane);
+                tile * TILE_COLUMNS + column
+            }
+            _ => row * planes + plane,
+        };
+        let term_count = match layout {
+            Layout::Tiles => padded * TILE_COLUMNS * places.tiles(),
+            Layout::Terms => padded * planes * rows,
+            _ => padded,
         };
         let (terms_base, values_base): (*mut u16, *mut f32) = (
             terms.reserve(term_count * 4).cast(),
-            values.reserve(padded * rows * 4).cast(),
+            values
+                .reserve(padded * if layout.has_terms() { 1 } else { rows } * 4)
+                .cast(),
         );
-        // SAFETY: every row has `padded` values and, for each plane, terms (without planes the terms of all rows go to the same
+        // SAFETY: every row has `padded` values, if all are needed, and, for each plane, terms (without planes the terms of all rows go to the same
         // place, where nobody reads them), of which K are written here and the others zeroed. The vectors of `padded` elements
         // of all rows and planes lie in the buffer, and so do the tiles' columns.
         unsafe {
@@ -197,15 +215,19 @@ impl FewLeft {
                     rows: 1,
                     cols: k,
                 };
-                let staged = values_base.add(row * padded);
+                // Terms are all that is needed of a row.
+                let staged = match layout.has_terms() {
+                    true => values_base,
+                    false => values_base.add(row * padded),
+                };
                 stage_f32(ops, view, part, staged, k, &mut scratch.flip);
                 std::slice::from_raw_parts_mut(staged.add(k), padded - k).fill(0.0);
                 let high = match layout.has_terms() {
-                    true => terms_base.add(row * planes * padded),
+                    true => terms_base.add(line(row, 0) * padded),
                     false => terms_base,
                 };
                 let low = match planes {
-                    2 => high.add(padded),
+                    2 => terms_base.add(line(row, 1) * padded),
                     _ => std::ptr::null_mut(),
                 };
                 found = found.merge((ops.terms)(staged, k, high.cast(), low.cast()));
@@ -234,7 +256,10 @@ impl FewLeft {
             let chunks = if layout == Layout::Digits { 0 } else { padded / chunk };
             for q in 0..chunks {
                 for row in 0..rows {
-                    let values = std::slice::from_raw_parts(values_base.add(row * padded + q * chunk), chunk);
+                    let values = match layout.has_terms() {
+                        true => &[],
+                        false => std::slice::from_raw_parts(values_base.add(row * padded + q * chunk), chunk),
+                    };
                     let at = |v: usize, plane: usize| {
                         base.add((((q * vectors + v) * planes + plane) * rows + row) * vector_bytes)
                     };
@@ -249,25 +274,46 @@ impl FewLeft {
                         Layout::WideFloats => {
                             reorder_wide(bits, values, |v, vector| at(v, 0).cast::<[f32; 16]>().write(vector));
                         }
-                        Layout::Terms | Layout::Tiles => {
+                        Layout::Terms => {
                             for plane in 0..planes {
-                                let first = terms_base.add((row * planes + plane) * padded + q * chunk);
+                                let first = terms_base.add(line(row, plane) * padded + q * chunk);
                                 let terms = std::slice::from_raw_parts(first, chunk);
-                                if layout == Layout::Terms {
-                                    let put = |v: usize, vector| at(v, plane).cast::<[u16; 32]>().write(vector);
-                                    reorder_terms(bits, terms, put);
-                                    continue;
-                                }
-                                let (tile, column) = places.of(row, plane);
-                                reorder_terms(bits, terms, |v, vector| {
-                                    let tile = base.add(((q * vectors + v) * places.tiles() + tile) * TILE);
-                                    for (p, pair) in vector.chunks_exact(2).enumerate() {
-                                        let place = tile.add(64 * p + 4 * column).cast::<[u16; 2]>();
-                                        place.write([pair[0], pair[1]]);
-                                    }
-                                });
+                                reorder_terms(bits, terms, |v, vector| at(v, plane).cast::<[u16; 32]>().write(vector));
                             }
                         }
+                        Layout::Tiles => {
+                            for plane in 0..planes {
+                                let first = terms_base.add(line(row, plane) * padded + q * chunk);
+                                let terms = std::slice::from_raw_parts_mut(first, chunk);
+                                match &ops.order_terms {
+                                    Some(order) if bits > 2 => order(bits, first),
+                                    _ => {
+                                        let unordered = terms.to_vec();
+                                        let (vectors, _) = terms.as_chunks_mut::<32>();
+                                        reorder_terms(bits, &unordered, |v, vector| vectors[v] = vector);
+                                    }
+                                }
+                            }
+                        }
+                    }
+                }
+            }
+            if layout == Layout::Tiles {
+                // Words of two terms, columns of a tile made rows.
+                for tile in 0..places.tiles() {
+                    let columns = places.columns(tile);
+                    for v in 0..chunks * vectors {
+                        let from = terms_base.add(tile * TILE_COLUMNS * padded + v * 32);
+                        let to = base.add((v * places.tiles() + tile) * TILE);
+                        let stride = padded as isize * 2;
+                        (ops.transpose)(
+                            from.cast(),
+                            stride,
+                            columns,
+                            TILE_COLUMNS,
+                            to,
+                            4 * TILE_COLUMNS as isize,
+                        );
                     }
                 }
             }

@@ -384,13 +384,13 @@ struct Rows {
 
 /// Panels to write.
 #[derive(Clone, Copy)]
-struct Panels {
-    dst: *mut u8,
-    plane_stride: usize,
-    panel_bytes: usize,
-    width: usize,
+pub(crate) struct Panels {
+    pub dst: *mut u8,
+    pub plane_stride: usize,
+    pub panel_bytes: usize,
+    pub width: usize,
     /// Groups to fill, with zeros past the part.
-    filled: usize,
+    pub filled: usize,
 }
 
 /// Zeros from the end of the elements to `end` bytes in each row.
@@ -558,10 +558,14 @@ unsafe fn tiles_of(
 ) -> Terms {
     let mut found = Terms::NONE;
     let row_bytes = filled * 4;
-    // Rows of `float` are rounded on their way into the tiles.
-    let plain =
-        lane == Lane::Bf16 && view.format == ElementFormat::F32 && view.scales.is_none() && has_dense_rows(view);
-    let rounded = ops.round_tiles.filter(|_| plain && has_bf16_dots());
+    // Rows that are copied, or rounded on their way, need no stage.
+    let plain = view.scales.is_none() && has_dense_rows(view);
+    let direct = ops.tiles.filter(|_| plain).and_then(|rows| match (lane, view.format) {
+        (Lane::Bf16, ElementFormat::F32) => has_bf16_dots().then_some(rows.f32),
+        (Lane::Bf16, ElementFormat::BF16) => Some(rows.bf16),
+        (Lane::I8 | Lane::U8, format) => (format.bits() == 8).then_some(rows.bytes),
+        _ => None,
+    });
     let mut stage = std::mem::take(&mut scratch.stage);
     // SAFETY: by the caller's contract; 16 staged rows of whole 64-byte pieces fill the tiles of a strip.
     unsafe {
@@ -576,11 +580,11 @@ unsafe fn tiles_of(
                 rows: (part.rows - first).min(16),
                 ..part
             };
-            if let Some(round) = rounded {
+            if let Some(to_tiles) = direct {
                 let src = view.address(some.row, some.col);
                 let strip = tiles.dst.add(first * tiles.row_bytes);
-                let stride = view.row_stride as isize * 4;
-                if let Some(terms) = round(src, stride, some.rows, some.cols, filled / 16, strip) {
+                let stride = view.row_stride as isize * (view.format.bits() / 8) as isize;
+                if let Some(terms) = to_tiles(src, stride, some.rows, some.cols, filled / 16, strip) {
                     found = found.merge(terms);
                     continue;
                 }

@@ -22,6 +22,8 @@ pub struct Scratch {
     right: PackedRight,
     /// The left operand of a product of few rows.
     pub(super) few: FewLeft,
+    /// Where the columns of the last product of few rows began.
+    pub(super) last_columns: usize,
     /// One row, or a few, before they take their final form.
     pub(super) row: AlignedBuffer,
     /// The same in bf16 terms.

@@ -50,82 +50,120 @@ static CONFIG: TileConfig = TileConfig {
     rows: [16, 16, 16, 16, 16, 16, 16, 16, 0, 0, 0, 0, 0, 0, 0, 0],
 };
 
-/// One run along K for a block of accumulators: where its tiles start, and how many steps. Read by the assembly.
+/// Bytes of the right operand that are asked for in a step: four blocks of a pair of panels ask for the next pair, which comes
+/// from the third-level cache.
+const AHEAD: usize = 512;
+
+/// What is asked for where there is nothing more: it stays in the first-level cache.
+#[repr(C, align(64))]
+struct Nowhere([u8; AHEAD]);
+
+static NOWHERE: Nowhere = Nowhere([0; AHEAD]);
+
+/// One run along K for a block of accumulators: where its tiles start. Read by the assembly.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct Segment {
     left: [*const u8; 2],
     right: [*const u8; 2],
-    steps: usize,
 }
 
 impl Segment {
     const NONE: Segment = Segment {
         left: [std::ptr::null(); 2],
         right: [std::ptr::null(); 2],
-        steps: 0,
     };
 }
 
-/// Where a block's four tiles (row-major) come from and go to: first number and bytes from row to row. `load` says whether
-/// the sums go on from what is there.
-struct Sums {
-    tiles: [(*mut u8, isize); 4],
-    load: bool,
+/// Where a tile of sums comes from and goes to.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Place {
+    first: *mut u8,
+    /// Bytes from row to row.
+    stride: isize,
+}
+
+/// What a block multiplies. Read by the assembly.
+#[repr(C)]
+struct Job {
+    /// Four tiles, row-major.
+    sums: [Place; 4],
+    /// What is asked for meanwhile, and how many bytes further a step.
+    next: *const u8,
+    far: usize,
+    /// Each step goes through all of them.
+    segments: *const Segment,
+    count: usize,
+    /// Bytes of all steps.
+    end: usize,
+    /// Not zero where the sums go on from what is there.
+    load: u64,
 }
 
 /// The assembly of a block: which accumulators it has, and the multiplication. Tiles 0 … 3 hold the sums of (upper left),
 /// (upper right), (lower left), (lower right); 4 and 5 are the left operand's, 6 and 7 the right one's.
 macro_rules! block {
-    ($name:ident, $multiply:literal, [$($each:literal),*], left [$($left:literal),*], right [$($right:literal),*], [$($product:literal),*]) => {
+    ($name:ident, $multiply:literal, $load:literal, [$($each:literal),*], left [$($left:literal),*], right [$($right:literal),*], [$($product:literal),*]) => {
         /// # Safety
         /// The machine must have AMX, its tiles configured by [`CONFIG`]; the segments' tiles must be readable, the sums'
         /// tiles readable and writable.
-        unsafe fn $name(segments: &[Segment], sums: &Sums) {
+        unsafe fn $name(job: &Job) {
             // SAFETY: the assembly reads the segments' tiles and reads and writes the sums' tiles, as the caller vouches.
             // No code that a compiler generates holds anything in tile registers.
             unsafe {
                 asm!(
-                    "test {load}, {load}",
+                    "cmp qword ptr [{job} + 104], 0",
                     "jnz 3f",
                     $(concat!("tilezero tmm", $each),)*
                     "jmp 4f",
                     "3:",
                     $(
-                        concat!("mov {p}, [{sums} + 16*", $each, "]"),
-                        concat!("mov {s}, [{sums} + 16*", $each, " + 8]"),
+                        concat!("mov {p}, [{job} + 16*", $each, "]"),
+                        concat!("mov {s}, [{job} + 16*", $each, " + 8]"),
                         concat!("tileloadd tmm", $each, ", [{p} + {s}*1]"),
                     )*
                     "4:",
                     "mov {s}, 64",
                     "2:",
-                    "mov {a0}, [{segment}]",
-                    "mov {a1}, [{segment} + 8]",
-                    "mov {b0}, [{segment} + 16]",
-                    "mov {b1}, [{segment} + 24]",
-                    "mov {p}, [{segment} + 32]",
+                    "mov {i}, [{job} + 80]",
+                    "mov {p}, [{job} + 88]",
                     "5:",
-                    $(concat!("tileloadd tmm", $left),)*
+                    "mov {a0}, [{i}]",
+                    "mov {a1}, [{i} + 8]",
+                    "mov {b0}, [{i} + 16]",
+                    "mov {b1}, [{i} + 24]",
+                    "add {a0}, {at}",
+                    "add {a1}, {at}",
+                    "add {b0}, {at}",
+                    "add {b1}, {at}",
+                    $(concat!($load, " tmm", $left),)*
                     $(concat!("tileloadd tmm", $right),)*
                     $(concat!($multiply, " ", $product),)*
-                    "add {a0}, 1024",
-                    "add {a1}, 1024",
-                    "add {b0}, 1024",
-                    "add {b1}, 1024",
+                    "add {i}, 32",
                     "dec {p}",
                     "jnz 5b",
-                    "add {segment}, 40",
-                    "dec {count}",
-                    "jnz 2b",
+                    "prefetcht1 [{next}]",
+                    "prefetcht1 [{next} + 64]",
+                    "prefetcht1 [{next} + 128]",
+                    "prefetcht1 [{next} + 192]",
+                    "prefetcht1 [{next} + 256]",
+                    "prefetcht1 [{next} + 320]",
+                    "prefetcht1 [{next} + 384]",
+                    "prefetcht1 [{next} + 448]",
+                    "add {next}, [{job} + 72]",
+                    "add {at}, 1024",
+                    "cmp {at}, [{job} + 96]",
+                    "jb 2b",
                     $(
-                        concat!("mov {p}, [{sums} + 16*", $each, "]"),
-                        concat!("mov {s}, [{sums} + 16*", $each, " + 8]"),
+                        concat!("mov {p}, [{job} + 16*", $each, "]"),
+                        concat!("mov {s}, [{job} + 16*", $each, " + 8]"),
                         concat!("tilestored [{p} + {s}*1], tmm", $each),
                     )*
-                    load = in(reg) u64::from(sums.load),
-                    sums = in(reg) sums.tiles.as_ptr(),
-                    segment = inout(reg) segments.as_ptr() => _,
-                    count = inout(reg) segments.len() => _,
+                    job = in(reg) job,
+                    next = inout(reg) job.next => _,
+                    at = inout(reg) 0usize => _,
+                    i = out(reg) _,
                     p = out(reg) _,
                     s = out(reg) _,
                     a0 = out(reg) _,
@@ -143,34 +181,37 @@ macro_rules! block {
 
 /// A block function for each shape: both rows and columns of tiles, or only the first of them.
 macro_rules! blocks {
-    ($multiply:literal, $two_two:ident, $two_one:ident, $one_two:ident, $one_one:ident) => {
-        block!($two_two, $multiply, ["0", "1", "2", "3"],
+    ($multiply:literal, $load:literal, $two_two:ident, $two_one:ident, $one_two:ident, $one_one:ident) => {
+        block!($two_two, $multiply, $load, ["0", "1", "2", "3"],
             left ["4, [{a0} + {s}*1]", "5, [{a1} + {s}*1]"],
             right ["6, [{b0} + {s}*1]", "7, [{b1} + {s}*1]"],
             ["tmm0, tmm4, tmm6", "tmm1, tmm4, tmm7", "tmm2, tmm5, tmm6", "tmm3, tmm5, tmm7"]);
-        block!($two_one, $multiply, ["0", "2"],
+        block!($two_one, $multiply, $load, ["0", "2"],
             left ["4, [{a0} + {s}*1]", "5, [{a1} + {s}*1]"],
             right ["6, [{b0} + {s}*1]"],
             ["tmm0, tmm4, tmm6", "tmm2, tmm5, tmm6"]);
-        block!($one_two, $multiply, ["0", "1"],
+        block!($one_two, $multiply, $load, ["0", "1"],
             left ["4, [{a0} + {s}*1]"],
             right ["6, [{b0} + {s}*1]", "7, [{b1} + {s}*1]"],
             ["tmm0, tmm4, tmm6", "tmm1, tmm4, tmm7"]);
-        block!($one_one, $multiply, ["0"],
+        block!($one_one, $multiply, $load, ["0"],
             left ["4, [{a0} + {s}*1]"],
             right ["6, [{b0} + {s}*1]"],
             ["tmm0, tmm4, tmm6"]);
     };
 }
 
-blocks!("tdpbf16ps", bf16_22, bf16_21, bf16_12, bf16_11);
-blocks!("tdpbssd", ss_22, ss_21, ss_12, ss_11);
-blocks!("tdpbsud", su_22, su_21, su_12, su_11);
-blocks!("tdpbusd", us_22, us_21, us_12, us_11);
-blocks!("tdpbuud", uu_22, uu_21, uu_12, uu_11);
+// Left tiles stream past the first-level cache, where a pair of panels stays for all blocks; two planes of panels do not fit there, and
+// the left tiles come back for the second one.
+blocks!("tdpbf16ps", "tileloaddt1", bf16_22, bf16_21, bf16_12, bf16_11);
+blocks!("tdpbf16ps", "tileloadd", terms_22, terms_21, terms_12, terms_11);
+blocks!("tdpbssd", "tileloaddt1", ss_22, ss_21, ss_12, ss_11);
+blocks!("tdpbsud", "tileloaddt1", su_22, su_21, su_12, su_11);
+blocks!("tdpbusd", "tileloaddt1", us_22, us_21, us_12, us_11);
+blocks!("tdpbuud", "tileloaddt1", uu_22, uu_21, uu_12, uu_11);
 
 /// The functions of one kind: [rows of tiles − 1][columns of tiles − 1].
-type Blocks = [[unsafe fn(&[Segment], &Sums); 2]; 2];
+type Blocks = [[unsafe fn(&Job); 2]; 2];
 
 /// The product of bf16 operands of one or two planes.
 ///
@@ -179,6 +220,8 @@ type Blocks = [[unsafe fn(&[Segment], &Sums); 2]; 2];
 /// accumulator `c` must hold the rows and columns.
 pub(crate) unsafe fn bf16(operands: &Operands, c: *mut f32, ldc: usize, accumulate: bool) {
     const BLOCKS: Blocks = [[bf16_11, bf16_12], [bf16_21, bf16_22]];
+    const TERMS: Blocks = [[terms_11, terms_12], [terms_21, terms_22]];
+    let blocks = if operands.right_planes == 1 { &BLOCKS } else { &TERMS };
     #[cfg(test)]
     if emulation::needed() {
         let blocks = emulation::bf16();
@@ -186,7 +229,7 @@ pub(crate) unsafe fn bf16(operands: &Operands, c: *mut f32, ldc: usize, accumula
         return unsafe { product(operands, &blocks, 2, c, ldc, accumulate, |x: f32, y| x + y) };
     }
     // SAFETY: the caller's contract; adding floats as the tiles do.
-    unsafe { product(operands, &BLOCKS, 2, c, ldc, accumulate, |x: f32, y| x + y) }
+    unsafe { product(operands, blocks, 2, c, ldc, accumulate, |x: f32, y| x + y) }
 }
 
 /// The product of 8-bit integers, each operand signed or not.
@@ -277,8 +320,7 @@ unsafe fn product<T: Copy>(
                     // SAFETY: the tiles lie in the layouts by the caller's contract, which holds whole tiles; sums are written
                     // directly only where all of a block is wanted, otherwise through `edge`.
                     unsafe {
-                        let segments = segments(operands, kb, (first_tile + t, high), (first_panel + p, wide), steps);
-                        let count = operands.left_planes * operands.right_planes;
+                        let segments = segments(operands, kb, (first_tile + t, high), (first_panel + p, wide));
                         let block = blocks[high - 1][wide - 1];
                         // Rows and columns of the block within the product.
                         let top = (t * SIDE) as isize - before as isize;
@@ -289,15 +331,28 @@ unsafe fn product<T: Copy>(
                         } else {
                             (edge.as_mut_ptr().cast(), 2 * SIDE)
                         };
-                        let tile = |i: usize, j: usize| {
-                            let at = first.wrapping_add(i * SIDE * stride + j * SIDE);
-                            (at.cast::<u8>(), (stride * size_of::<T>()) as isize)
+                        let tile = |i: usize, j: usize| Place {
+                            first: first.wrapping_add(i * SIDE * stride + j * SIDE).cast(),
+                            stride: (stride * size_of::<T>()) as isize,
                         };
-                        let sums = Sums {
-                            tiles: [tile(0, 0), tile(0, 1), tile(1, 0), tile(1, 1)],
-                            load: load && whole,
+                        // What follows in memory is the next pair of panels, or the next block's first.
+                        let blocks_before = (t - t0) / 2;
+                        let (next, far) = match blocks_before {
+                            0..4 => {
+                                let pair = segments[0].right[0].wrapping_offset(2 * operands.right.panel_stride);
+                                (pair.wrapping_add(blocks_before * steps * AHEAD), AHEAD)
+                            }
+                            _ => ((&raw const NOWHERE).cast(), 0),
                         };
-                        block(&segments[..count], &sums);
+                        block(&Job {
+                            sums: [tile(0, 0), tile(0, 1), tile(1, 0), tile(1, 1)],
+                            next,
+                            far,
+                            segments: segments.as_ptr(),
+                            count: operands.left_planes * operands.right_planes,
+                            end: steps * TILE,
+                            load: (load && whole).into(),
+                        });
                         if !whole {
                             let from = top.max(0);
                             let to = bottom.min(rows as isize);
@@ -332,7 +387,6 @@ unsafe fn segments(
     kb: usize,
     (tile, high): (usize, usize),
     (panel, wide): (usize, usize),
-    steps: usize,
 ) -> [Segment; 4] {
     let (left, right) = (&operands.left, &operands.right);
     let left_tile = |plane: usize, tile: usize| {
@@ -360,7 +414,6 @@ unsafe fn segments(
         *segment = Segment {
             left: [left_tile(lp, tile), left_tile(lp, tile + high - 1)],
             right: [right_panel(rp, panel), right_panel(rp, panel + wide - 1)],
-            steps,
         };
     }
     all
@@ -497,21 +550,20 @@ mod emulation {
 
     /// A block of `HIGH` × `WIDE` tiles, each group's product and sum by `step`.
     unsafe fn block<T: Copy + Default, const HIGH: usize, const WIDE: usize>(
-        segments: &[Segment],
-        sums: &Sums,
+        job: &Job,
         step: impl Fn(T, [u8; 4], [u8; 4]) -> T,
     ) {
         for i in 0..HIGH {
             for j in 0..WIDE {
-                let (at, stride) = sums.tiles[2 * i + j];
+                let Place { first, stride } = job.sums[2 * i + j];
                 for m in 0..SIDE {
                     for n in 0..SIDE {
                         // SAFETY: the segments' and sums' tiles are accessible, as for the instructions.
                         unsafe {
-                            let sum = at.offset(m as isize * stride).cast::<T>().add(n);
-                            let mut total = if sums.load { *sum } else { T::default() };
-                            for segment in segments {
-                                for g in 0..segment.steps * SIDE {
+                            let sum = first.offset(m as isize * stride).cast::<T>().add(n);
+                            let mut total = if job.load != 0 { *sum } else { T::default() };
+                            for segment in std::slice::from_raw_parts(job.segments, job.count) {
+                                for g in 0..job.end / TILE * SIDE {
                                     let a = segment.left[i].add(g / SIDE * TILE + m * 64 + g % SIDE * 4);
                                     let b = segment.right[j].add(g * 64 + n * 4);
                                     total = step(total, *a.cast(), *b.cast());
@@ -543,17 +595,17 @@ mod emulation {
         ($step:expr) => {
             // SAFETY: each function passes on the contract of a block.
             unsafe {
-                fn as_block(f: unsafe fn(&[Segment], &Sums)) -> unsafe fn(&[Segment], &Sums) {
+                fn as_block(f: unsafe fn(&Job)) -> unsafe fn(&Job) {
                     f
                 }
                 [
                     [
-                        as_block(|a, b| block::<_, 1, 1>(a, b, $step)),
-                        as_block(|a, b| block::<_, 1, 2>(a, b, $step)),
+                        as_block(|job| block::<_, 1, 1>(job, $step)),
+                        as_block(|job| block::<_, 1, 2>(job, $step)),
                     ],
                     [
-                        as_block(|a, b| block::<_, 2, 1>(a, b, $step)),
-                        as_block(|a, b| block::<_, 2, 2>(a, b, $step)),
+                        as_block(|job| block::<_, 2, 1>(job, $step)),
+                        as_block(|job| block::<_, 2, 2>(job, $step)),
                     ],
                 ]
             }

@@ -8,12 +8,14 @@
 
 use std::arch::asm;
 use std::arch::x86_64::*;
+use std::mem::MaybeUninit;
+use std::ops::Range;
 
 use super::amx::{configure, release};
 use super::avx512_few::{codes_of, extreme_codes};
-use super::avx512_few_wide::{Tables, codes, decode, load, tables, words};
-use super::{FewJob, FewKernels};
-use crate::tile::few::Columns;
+use super::avx512_few_wide::{codes, decode, load, tables, words};
+use super::{FewJob, FewKernels, ops};
+use crate::tile::TilePath;
 use crate::tile::few_left::TilePlaces;
 
 pub(super) const FEW: FewKernels = FewKernels {
@@ -34,7 +36,8 @@ const TILE: usize = 1024;
 /// Tiles of sums at once.
 const SUMS: usize = 4;
 
-/// The tiles of up to four times 16 columns for 64 bytes of K, 8 at most for each 16.
+/// The tiles of up to four times 16 columns for 64 bytes of K, up to 8 for each 16: a column's vectors lie one after the other, so
+/// that rows of a tile are as far apart as a column's vectors reach.
 #[repr(C, align(64))]
 struct Decoded([[u8; TILE]; 8 * SUMS]);
 
@@ -70,36 +73,38 @@ unsafe fn by_columns<const BITS: usize, const NAN: bool, const TILES: usize>(job
     // Columns of a part.
     let part = groups * SIDE / steps;
     let chunks = job.right.bytes.div_ceil(64);
-    let mut decoded = [const { Decoded([[0; TILE]; 8 * SUMS]) }; 2];
+    let mut decoded = [const { MaybeUninit::<Decoded>::uninit() }; 2];
     let mut sums = Sums([[[0.0; SIDE]; SIDE]; SUMS]);
     let step = match TILES {
         1 => by_one,
         2 => by_two,
         _ => by_four,
     };
-    // SAFETY: of the format's tables.
-    let tables = unsafe { tables(job) };
     for first in (0..job.right.count).step_by(groups * SIDE) {
         let columns = (groups * SIDE).min(job.right.count - first);
         let mut next = Next {
-            column: first + columns,
-            q: 0,
+            at: match first + columns < job.right.count {
+                true => job.right.column(first + columns),
+                false => job.next,
+            },
+            left: chunks,
             chunks,
+            stride: job.right.stride,
         };
         let mut most = [_mm512_setzero_si512(); SUMS * SIDE];
         // SAFETY: the columns are the job's; the left operand holds a tile for each word of a chunk and TILES; the sums are four
-        // tiles.
+        // tiles. Tiles of columns that are not there hold anything, and so do their sums, which nobody reads.
         unsafe {
             zero();
-            let [mut ready, mut filling] = decoded.each_mut().map(|decoded| decoded.0.as_mut_ptr().cast::<u8>());
-            let mut fill = |q: usize, columns: std::ops::Range<usize>, to: *mut u8| {
-                fill::<BITS, NAN>(job, tables, first, columns, q, &mut next, to, &mut most);
+            let [mut ready, mut filling] = decoded.each_mut().map(|decoded| decoded.as_mut_ptr().cast::<u8>());
+            let mut fill = |q: usize, columns: Range<usize>, to: *mut u8| {
+                fill::<BITS, NAN>(job, first, columns, q, &mut next, to, &mut most);
             };
             fill(0, 0..columns, ready);
             for q in 0..chunks {
                 let left = job.left.add(q * steps * TILES * TILE);
                 for s in 0..steps {
-                    step(ready.add(s * TILE), steps * TILE, left.add(s * TILES * TILE));
+                    step(ready.add(s * 64), steps * 64, left.add(s * TILES * TILE));
                     if q + 1 < chunks {
                         fill(q + 1, (s * part).min(columns)..((s + 1) * part).min(columns), filling);
                     }
@@ -107,18 +112,63 @@ unsafe fn by_columns<const BITS: usize, const NAN: bool, const TILES: usize>(job
                 std::mem::swap(&mut ready, &mut filling);
             }
             store(&mut sums);
+            for c in (0..columns).step_by(SIDE) {
+                let group = c / SIDE * TILES;
+                let nan = if NAN { &most[c..c + SIDE] } else { &[] };
+                put(
+                    job,
+                    places,
+                    first + c,
+                    SIDE.min(columns - c),
+                    &sums.0[group..group + TILES],
+                    nan,
+                );
+            }
         }
-        for c in 0..columns {
-            let (group, place) = (c / SIDE, c % SIDE);
-            // SAFETY: no memory is touched.
-            let nan = NAN && unsafe { has_nan(most[c]) };
-            for row in 0..job.rows {
-                let term = |plane: usize| {
-                    let (tile, column) = places.of(row, plane);
-                    sums.0[group * TILES + tile][place][column]
-                };
-                let sum = (0..job.planes).rev().fold(0.0, |sum, plane| sum + term(plane));
-                job.put(row, first + c, if nan { f32::NAN } else { sum });
+    }
+}
+
+/// Takes the sums of 16 columns or fewer in: those of a row's terms are added up, and columns become rows. `most` holds the largest
+/// magnitudes of the columns' codes where they may be E4M3's NaN.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi")]
+unsafe fn put(
+    job: &mut FewJob<'_>,
+    places: TilePlaces,
+    first: usize,
+    columns: usize,
+    tiles: &[[[f32; SIDE]; SIDE]],
+    most: &[__m512i],
+) {
+    // Up to 16 rows at a time.
+    for from in (0..job.rows).step_by(SIDE) {
+        let rows = SIDE.min(job.rows - from);
+        let mut by_columns = [[0.0f32; SIDE]; SIDE];
+        let mut by_rows = [[0.0f32; SIDE]; SIDE];
+        // SAFETY: sixteen numbers in a column of a tile; tiles of 16 × 16.
+        unsafe {
+            for (place, column) in by_columns.iter_mut().enumerate().take(columns) {
+                let mut total = _mm512_setzero_ps();
+                for plane in (0..job.planes).rev() {
+                    let (tile, start) = places.of(from, plane);
+                    // The row's place comes first.
+                    let order = _mm512_add_epi32(_mm512_set1_epi32(start as i32), COUNT);
+                    let terms = _mm512_loadu_ps(tiles[tile][place].as_ptr());
+                    total = _mm512_add_ps(total, _mm512_permutexvar_ps(order, terms));
+                }
+                if most.get(place).is_some_and(|&most| has_nan(most)) {
+                    total = _mm512_set1_ps(f32::NAN);
+                }
+                _mm512_storeu_ps(column.as_mut_ptr(), total);
+            }
+            let (from, to) = (by_columns.as_ptr().cast(), by_rows.as_mut_ptr().cast());
+            (ops(TilePath::Amx).transpose)(from, 64, SIDE, SIDE, to, 64);
+        }
+        for (row, new) in by_rows.iter().enumerate().take(rows) {
+            let sums = &mut job.sums[(from + row) * job.stride + first..][..columns];
+            match job.accumulate {
+                true => sums.iter_mut().zip(new).for_each(|(sum, new)| *sum += new),
+                false => sums.copy_from_slice(&new[..columns]),
             }
         }
     }
@@ -127,25 +177,28 @@ unsafe fn by_columns<const BITS: usize, const NAN: bool, const TILES: usize>(job
 /// The bytes of the columns after those in work, which are asked for as they lie, one after the other: reading 64 columns at once
 /// would take memory out of its stride.
 struct Next {
-    column: usize,
-    q: usize,
+    at: *const u8,
+    /// Times 64 bytes to the end of the column.
+    left: usize,
     chunks: usize,
+    stride: isize,
 }
 
 impl Next {
     #[inline(always)]
-    fn ask(&mut self, right: &Columns) {
-        let at = right.column(self.column).wrapping_add(64 * self.q);
+    fn ask(&mut self) {
         // SAFETY: a prefetch may go anywhere.
-        unsafe { _mm_prefetch::<_MM_HINT_T1>(at.cast()) };
-        self.q += 1;
-        if self.q == self.chunks {
-            (self.column, self.q) = (self.column + 1, 0);
+        unsafe { _mm_prefetch::<_MM_HINT_T1>(self.at.cast()) };
+        self.at = self.at.wrapping_add(64);
+        self.left -= 1;
+        if self.left == 0 {
+            self.at = self.at.wrapping_offset(self.stride - 64 * self.chunks as isize);
+            self.left = self.chunks;
         }
     }
 }
 
-/// Decodes 64 bytes of some columns, counted from the `first`: a row of each of [`words`] tiles for each.
+/// Decodes 64 bytes of some columns, counted from the `first`, into a column's vectors each, one for each of [`words`] tiles.
 ///
 /// # Safety
 /// The columns must be the job's, the chunk within them, the tiles writable.
@@ -153,9 +206,8 @@ impl Next {
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi")]
 unsafe fn fill<const BITS: usize, const NAN: bool>(
     job: &FewJob<'_>,
-    tables: Tables,
     first: usize,
-    columns: std::ops::Range<usize>,
+    columns: Range<usize>,
     q: usize,
     next: &mut Next,
     to: *mut u8,
@@ -164,10 +216,17 @@ unsafe fn fill<const BITS: usize, const NAN: bool>(
     // SAFETY: the caller's contract.
     unsafe {
         let right = &job.right;
+        let tables = tables(job);
         let spread = word_places(codes::<BITS>());
+        let mut at = right.column(first + columns.start).wrapping_add(64 * q);
+        let mut to = to.add(columns.start * words::<BITS>() * 64);
+        let whole = right.bytes >= 64 * (q + 1);
         for i in columns {
-            let bytes = load(right, first + i, q);
-            next.ask(right);
+            let bytes = match whole {
+                true => _mm512_loadu_si512(at.cast()),
+                false => load(right, first + i, q),
+            };
+            next.ask();
             if NAN {
                 let magnitudes = _mm512_and_si512(bytes, _mm512_set1_epi8(0x7f));
                 most[i] = _mm512_max_epu8(most[i], magnitudes);
@@ -178,15 +237,16 @@ unsafe fn fill<const BITS: usize, const NAN: bool>(
                 let placed = _mm512_shuffle_epi8(codes_of(right, first + i, q, codes::<BITS>()), spread);
                 shift = _mm512_sub_epi16(_mm512_srli_epi16::<1>(placed), _mm512_set1_epi16(127 << 7));
             }
-            let to = to.add(i / SIDE * words::<BITS>() * TILE + i % SIDE * 64);
             for step in 0..words::<BITS>() {
                 let mut words = decode::<BITS>(tables, bytes, step);
                 if !right.scales.is_null() {
                     let some = _mm512_test_epi16_mask(words, _mm512_set1_epi16(0x7fff));
                     words = _mm512_mask_add_epi16(words, some, words, shift);
                 }
-                _mm512_store_si512(to.add(step * TILE).cast(), words);
+                _mm512_store_si512(to.add(step * 64).cast(), words);
             }
+            at = at.wrapping_offset(right.stride);
+            to = to.add(words::<BITS>() * 64);
         }
     }
 }
@@ -210,6 +270,18 @@ unsafe fn word_places(count: usize) -> __m512i {
     // SAFETY: 64 bytes.
     unsafe { _mm512_loadu_si512(places.as_ptr().cast()) }
 }
+
+/// 0 … 15.
+const COUNT: __m512i = {
+    let mut count = [0i32; SIDE];
+    let mut i = 0;
+    while i < SIDE {
+        count[i] = i as i32;
+        i += 1;
+    }
+    // SAFETY: both are 64 bytes that may hold anything.
+    unsafe { std::mem::transmute(count) }
+};
 
 /// Zeroes the sums, tiles 0 … 3.
 ///
@@ -245,28 +317,29 @@ unsafe fn store(sums: &mut Sums) {
     }
 }
 
-/// A step: adds the products of tiles of columns, `apart` bytes from each other, and tiles of the left operand, one after
-/// the other. Here four of columns and one on the left.
+/// A step: adds the products of tiles of columns, whose rows lie `apart` bytes from each other and which follow each other, and tiles
+/// of the left operand, one after the other. Here four of columns and one on the left.
 ///
 /// # Safety
 /// The tiles must be configured and the operands readable.
 unsafe fn by_one(columns: *const u8, apart: usize, left: *const u8) {
-    // SAFETY: the caller's contract; the tiles of columns reach to `columns` + 3 · `apart`.
+    // SAFETY: the caller's contract; the tiles of columns reach to `columns` + 64 · `apart`.
     unsafe {
         asm!(
             "tileloadd tmm7, [{b} + {s}*1]",
-            "tileloadd tmm4, [{a0} + {s}*1]",
-            "tileloadd tmm5, [{a1} + {s}*1]",
-            "tileloadd tmm6, [{a2} + {s}*1]",
+            "tileloadd tmm4, [{a0} + {r}*1]",
+            "tileloadd tmm5, [{a1} + {r}*1]",
+            "tileloadd tmm6, [{a2} + {r}*1]",
             "tdpbf16ps tmm0, tmm4, tmm7",
-            "tileloadd tmm4, [{a3} + {s}*1]",
+            "tileloadd tmm4, [{a3} + {r}*1]",
             "tdpbf16ps tmm1, tmm5, tmm7",
             "tdpbf16ps tmm2, tmm6, tmm7",
             "tdpbf16ps tmm3, tmm4, tmm7",
             a0 = in(reg) columns,
-            a1 = in(reg) columns.wrapping_add(apart),
-            a2 = in(reg) columns.wrapping_add(2 * apart),
-            a3 = in(reg) columns.wrapping_add(3 * apart),
+            a1 = in(reg) columns.wrapping_add(SIDE * apart),
+            a2 = in(reg) columns.wrapping_add(2 * SIDE * apart),
+            a3 = in(reg) columns.wrapping_add(3 * SIDE * apart),
+            r = in(reg) apart,
             b = in(reg) left,
             s = in(reg) 64usize,
             out("tmm4") _, out("tmm5") _, out("tmm6") _, out("tmm7") _,
@@ -283,16 +356,17 @@ unsafe fn by_two(columns: *const u8, apart: usize, left: *const u8) {
     // SAFETY: the caller's contract.
     unsafe {
         asm!(
-            "tileloadd tmm4, [{a0} + {s}*1]",
+            "tileloadd tmm4, [{a0} + {r}*1]",
             "tileloadd tmm6, [{b} + {s}*1]",
             "tileloadd tmm7, [{b} + {s}*1 + 1024]",
             "tdpbf16ps tmm0, tmm4, tmm6",
-            "tileloadd tmm5, [{a1} + {s}*1]",
+            "tileloadd tmm5, [{a1} + {r}*1]",
             "tdpbf16ps tmm1, tmm4, tmm7",
             "tdpbf16ps tmm2, tmm5, tmm6",
             "tdpbf16ps tmm3, tmm5, tmm7",
             a0 = in(reg) columns,
-            a1 = in(reg) columns.wrapping_add(apart),
+            a1 = in(reg) columns.wrapping_add(SIDE * apart),
+            r = in(reg) apart,
             b = in(reg) left,
             s = in(reg) 64usize,
             out("tmm4") _, out("tmm5") _, out("tmm6") _, out("tmm7") _,
@@ -305,11 +379,11 @@ unsafe fn by_two(columns: *const u8, apart: usize, left: *const u8) {
 ///
 /// # Safety
 /// As for [`by_one`].
-unsafe fn by_four(columns: *const u8, _: usize, left: *const u8) {
+unsafe fn by_four(columns: *const u8, apart: usize, left: *const u8) {
     // SAFETY: the caller's contract.
     unsafe {
         asm!(
-            "tileloadd tmm4, [{a} + {s}*1]",
+            "tileloadd tmm4, [{a} + {r}*1]",
             "tileloadd tmm5, [{b} + {s}*1]",
             "tileloadd tmm6, [{b} + {s}*1 + 1024]",
             "tdpbf16ps tmm0, tmm4, tmm5",
@@ -319,6 +393,7 @@ unsafe fn by_four(columns: *const u8, _: usize, left: *const u8) {
             "tdpbf16ps tmm2, tmm4, tmm7",
             "tdpbf16ps tmm3, tmm4, tmm5",
             a = in(reg) columns,
+            r = in(reg) apart,
             b = in(reg) left,
             s = in(reg) 64usize,
             out("tmm4") _, out("tmm5") _, out("tmm6") _, out("tmm7") _,

@@ -3,7 +3,7 @@
 
 use std::arch::x86_64::*;
 
-use super::{Ops, Terms, amx_few, avx2, avx512_dot, avx512_few, avx512_few_wide, avx512_pack, portable};
+use super::{Ops, Terms, amx_few, avx2, avx512_dot, avx512_few, avx512_few_wide, avx512_pack, avx512_tiles, portable};
 
 pub(super) static OPS: Ops = Ops {
     copy_bf16: avx512_pack::copy_bf16,
@@ -15,7 +15,10 @@ pub(super) static OPS: Ops = Ops {
     strip_i16,
     to_bf16: avx512_pack::to_bf16,
     round_bf16,
-    round_tiles: Some(avx512_pack::round_tiles),
+    terms,
+    tiles: Some(avx512_tiles::ROWS),
+    groups: Some(avx512_tiles::GROUPS),
+    order_terms: Some(avx512_tiles::order_terms),
     dots_of_groups: Some(avx512_dot::DOTS),
     few_terms: Some(avx512_few::FEW),
     few_wide: Some(avx512_few_wide::FEW),
@@ -28,6 +31,13 @@ pub(super) static OPS: Ops = Ops {
 unsafe fn round_bf16(src: *const f32, n: usize, dst: *mut u8) -> Terms {
     // SAFETY: the caller's contract (see Ops).
     unsafe { portable::round_and_look(src, n, dst) }
+}
+
+/// Splits `half` into terms for AMX.
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+unsafe fn terms(src: *const f32, n: usize, high: *mut u8, low: *mut u8) -> Terms {
+    // SAFETY: the caller's contract (see Ops).
+    unsafe { portable::terms(src, n, high, low) }
 }
 
 /// Columns of a right panel.

@@ -83,25 +83,55 @@ pub(super) unsafe fn interleave4(rows: [*const u8; 4], n: usize, dst: *mut u8) {
     }
 }
 
+/// What bf16 elements were found to be.
+pub(super) struct Found {
+    /// The smallest non-zero magnitude less one; zeros wrap around, which says nothing.
+    least: __m512i,
+    most: __m512i,
+}
+
+impl Found {
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+    pub(super) fn nothing() -> Found {
+        Found {
+            least: _mm512_set1_epi16(-1),
+            most: _mm512_setzero_si512(),
+        }
+    }
+
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+    pub(super) fn look(&mut self, x: __m512i) {
+        let magnitude = _mm512_and_si512(x, _mm512_set1_epi16(0x7fff));
+        self.least = _mm512_min_epu16(self.least, _mm512_sub_epi16(magnitude, _mm512_set1_epi16(1)));
+        self.most = _mm512_max_epu16(self.most, magnitude);
+    }
+
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+    pub(super) fn terms(&self) -> Terms {
+        // The largest number is what the smallest complement leaves.
+        let most = _mm512_xor_si512(self.most, _mm512_set1_epi16(-1));
+        // SAFETY: no memory is touched.
+        unsafe { Terms::of_bf16(smallest(self.least), !smallest(most)) }
+    }
+}
+
 /// Copies bf16 elements and looks at them on the way.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
 pub(super) unsafe fn copy_bf16(src: *const u8, n: usize, dst: *mut u8) -> Terms {
-    // SAFETY: masks keep to n elements on both sides.
-    unsafe {
-        let (mut least, mut most) = (_mm512_set1_epi16(-1), _mm512_setzero_si512());
-        for i in (0..n).step_by(32) {
+    let mut found = Found::nothing();
+    for i in (0..n).step_by(32) {
+        // SAFETY: masks keep to n elements on both sides. Elements past the end are zeros.
+        unsafe {
             let mask = mask32(n - i);
             let x = _mm512_maskz_loadu_epi16(mask, src.add(2 * i).cast());
             _mm512_mask_storeu_epi16(dst.add(2 * i).cast(), mask, x);
-            // Elements past the end are zeros, which say nothing.
-            let magnitude = _mm512_and_si512(x, _mm512_set1_epi16(0x7fff));
-            least = _mm512_min_epu16(least, _mm512_sub_epi16(magnitude, _mm512_set1_epi16(1)));
-            most = _mm512_max_epu16(most, magnitude);
+            found.look(x);
         }
-        // The largest number is what the smallest complement leaves.
-        let most = _mm512_xor_si512(most, _mm512_set1_epi16(-1));
-        Terms::of_bf16(smallest(least), !smallest(most))
     }
+    found.terms()
 }
 
 /// `f32` to bf16, to nearest, ties to even. In integers: VCVTNEPS2BF16 would flush subnormal numbers.
@@ -110,21 +140,36 @@ pub(super) unsafe fn to_bf16(src: *const f32, n: usize, dst: *mut u8) {
     // SAFETY: masks keep to n elements on both sides.
     unsafe {
         let (half, one) = (_mm512_set1_epi32(0x7fff), _mm512_set1_epi32(1));
-        for i in (0..n).step_by(16) {
-            let mask = (u16::MAX as u32 >> (16 - (n - i).min(16))) as __mmask16;
-            let x = _mm512_maskz_loadu_epi32(mask, src.add(i).cast());
-            let upper = _mm512_srli_epi32::<16>(x);
-            let rounded = _mm512_add_epi32(_mm512_add_epi32(x, half), _mm512_and_si512(upper, one));
-            // A NaN loses its lower bits and becomes a quiet one.
-            let quiet = _mm512_or_si512(upper, _mm512_set1_epi32(0x40));
-            let nan = _mm512_cmp_ps_mask::<_CMP_UNORD_Q>(_mm512_castsi512_ps(x), _mm512_castsi512_ps(x));
-            let bits = _mm512_mask_mov_epi32(_mm512_srli_epi32::<16>(rounded), nan, quiet);
-            _mm512_mask_cvtepi32_storeu_epi16(dst.add(2 * i).cast(), mask, bits);
+        // The upper words of two vectors.
+        let upper: [u16; 32] = std::array::from_fn(|i| 2 * i as u16 + 1);
+        let upper = _mm512_loadu_si512(upper.as_ptr().cast());
+        for i in (0..n).step_by(32) {
+            let mask = mask32(n - i);
+            let load = |from: usize| {
+                let mask = (mask >> from) as __mmask16;
+                _mm512_maskz_loadu_ps(mask, src.wrapping_add(i + from))
+            };
+            let x = [load(0), load(16)];
+            let mut rounded = x.map(|x| {
+                let x = _mm512_castps_si512(x);
+                let odd = _mm512_and_si512(_mm512_srli_epi32::<16>(x), one);
+                _mm512_add_epi32(_mm512_add_epi32(x, half), odd)
+            });
+            if _mm512_cmp_ps_mask::<_CMP_UNORD_Q>(x[0], x[1]) != 0 {
+                // A NaN loses its lower bits and becomes a quiet one.
+                for (rounded, x) in rounded.iter_mut().zip(x) {
+                    let nan = _mm512_cmp_ps_mask::<_CMP_UNORD_Q>(x, x);
+                    let quiet = _mm512_or_si512(_mm512_castps_si512(x), _mm512_set1_epi32(0x40_0000));
+                    *rounded = _mm512_mask_mov_epi32(*rounded, nan, quiet);
+                }
+            }
+            let words = _mm512_permutex2var_epi16(rounded[0], upper, rounded[1]);
+            _mm512_mask_storeu_epi16(dst.add(2 * i).cast(), mask, words);
         }
     }
 }
 
-/// Rows of `f32` to bf16 tiles (see [`RoundTiles`](super::RoundTiles)). VCVTNE2PS2BF16 takes subnormal numbers for zeros, so they
+/// Rows of `f32` to bf16 tiles (see [`TileRows`](super::TileRows)). VCVTNE2PS2BF16 takes subnormal numbers for zeros, so they
 /// are refused.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")]
 pub(super) unsafe fn round_tiles(

@@ -31,6 +31,8 @@ mod avx512_few_panel;
 mod avx512_few_wide;
 #[cfg(target_arch = "x86_64")]
 mod avx512_pack;
+#[cfg(target_arch = "x86_64")]
+mod avx512_tiles;
 
 use std::ops::RangeInclusive;
 
@@ -39,6 +41,7 @@ use anymetal_formats::ElementFormat;
 use super::TilePath;
 use super::few::{Columns, FewTable};
 use super::few_digits::DigitRow;
+use super::pack::Panels as PanelsOf;
 
 /// Elements of `src` to `f32`: (source bytes, elements, destination).
 pub(crate) type Widen = unsafe fn(*const u8, usize, *mut f32);
@@ -152,9 +155,10 @@ pub(crate) struct Ops {
     pub terms: unsafe fn(*const f32, usize, *mut u8, *mut u8) -> Terms,
     /// `f32` to bf16 as `to_bf16`, looking at the values as `terms` does.
     pub round_bf16: unsafe fn(*const f32, usize, *mut u8) -> Terms,
-    /// Rows of `f32` to the bf16 tiles of a strip, where the path has it. The caller asks it for the instructions
-    /// ([`has_bf16_dots`](super::path::has_bf16_dots)).
-    pub round_tiles: Option<RoundTiles>,
+    /// Rows of a left operand to the tiles of a strip, where the path has it.
+    pub tiles: Option<TileRows>,
+    /// Rows of a right operand to panels of groups, where the path has it.
+    pub groups: Option<Groups>,
     /// Copies bf16 elements and looks at them on the way.
     pub copy_bf16: unsafe fn(*const u8, usize, *mut u8) -> Terms,
     /// A row of scaled FP8 elements to bf16, and what it found on the way; `None` where a scale is out of the ordinary. The
@@ -188,6 +192,9 @@ pub(crate) struct Ops {
     /// Dot products of groups, for the lanes that need instructions of their own; the caller asks the path whether the
     /// machine has them.
     pub dots_of_groups: Option<Dots>,
+    /// The terms of 64 bytes of a column of codes of 4 or 8 bits to the order of their vectors, in place, where the path has it:
+    /// (bits, terms).
+    pub order_terms: Option<unsafe fn(usize, *mut u16)>,
     /// Products of few rows by quantised columns, with a left operand of bf16 terms. The caller asks the path for the
     /// instructions ([`has_few_rows`](super::path::has_few_rows)).
     pub few_terms: Option<FewKernels>,
@@ -222,10 +229,33 @@ pub(crate) struct Dots {
     pub column_sums: unsafe fn(*const u8, usize, bool, i32, &mut [i32; 64]),
 }
 
-/// Rounds at most 16 rows of `f32` to bf16 tiles of 16 rows × 32 elements: (first row, bytes from row to row, rows, elements
-/// a row, tiles). Whatever the rows do not reach is zeroed. It looks at the values, but not at what a single term leaves
-/// ([`Terms::rest`]); `None`, with everything to be written anew, where one is subnormal.
-pub(crate) type RoundTiles = unsafe fn(*const u8, isize, usize, usize, usize, *mut u8) -> Option<Terms>;
+/// Brings at most 16 rows into tiles of 16 rows × 64 bytes: (first row, bytes from row to row, rows, elements a row, tiles).
+/// Whatever the rows do not reach is zeroed. It looks at floating-point values, but not at what a single term leaves
+/// ([`Terms::rest`]); `None`, with everything to be written anew, where it cannot do it.
+pub(crate) type ToTiles = unsafe fn(*const u8, isize, usize, usize, usize, *mut u8) -> Option<Terms>;
+
+/// A [`ToTiles`] for each kind of element that needs no more than this.
+#[derive(Clone, Copy)]
+pub(crate) struct TileRows {
+    /// Rounds `f32` to bf16; not where one is subnormal. The caller asks for the instructions
+    /// ([`has_bf16_dots`](super::path::has_bf16_dots)).
+    pub f32: ToTiles,
+    pub bf16: ToTiles,
+    pub bytes: ToTiles,
+}
+
+/// Rows without gaps to panels of groups, zero past the rows and their ends: (first row, bytes from row to row, rows, elements
+/// a row, panels).
+pub(crate) type ToGroups = unsafe fn(*const u8, isize, usize, usize, PanelsOf) -> Terms;
+
+/// Rows of a right operand to panels.
+#[derive(Clone, Copy)]
+pub(crate) struct Groups {
+    /// Of bf16, which is looked at as in [`Ops::copy_bf16`].
+    pub pairs: ToGroups,
+    /// Of bytes.
+    pub quadruples: ToGroups,
+}
 
 /// Consecutive FP8 elements, with one scale for each 32 of the row that they are cut out of.
 #[derive(Clone, Copy)]
@@ -257,6 +287,8 @@ pub(crate) struct FewJob<'a> {
     /// What the row stands for where it is packed as digits.
     pub digits: Option<&'a DigitRow>,
     pub right: Columns,
+    /// Where the columns of the product that is likely to come next begin: to be asked for, if at all.
+    pub next: *const u8,
     pub sums: &'a mut [f32],
     pub stride: usize,
     pub accumulate: bool,

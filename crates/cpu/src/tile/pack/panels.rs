@@ -122,6 +122,19 @@ pub(super) unsafe fn panels_of_rows(
             }
             return found;
         }
+        let dense = has_dense_rows(view);
+        let to_groups = ops
+            .groups
+            .filter(|_| dense && view.scales.is_none())
+            .and_then(|groups| match (lane, view.format) {
+                (Lane::Bf16, ElementFormat::BF16) => Some(groups.pairs),
+                (Lane::I8 | Lane::U8, format) => (format.bits() == 8).then_some(groups.quadruples),
+                _ => None,
+            });
+        if let Some(to_groups) = to_groups {
+            let stride = view.row_stride as isize * (view.format.bits() / 8) as isize;
+            return to_groups(view.address(part.row, part.col), stride, part.rows, part.cols, panels);
+        }
         let mut stage = std::mem::take(&mut scratch.stage);
         // A group's rows in each plane; the last group may lack some, which are zero.
         let staged_plane = group * row_bytes;
@@ -170,6 +183,16 @@ pub(super) unsafe fn panels_of_rows(
                 let plane = staged.add(p * staged_plane);
                 plane.add(count * row_bytes).write_bytes(0, (group - count) * row_bytes);
                 let dst = panels.dst.add(p * panels.plane_stride + g * row_step);
+                if let Some(groups) = &ops.groups {
+                    let to_groups = if group == 2 { groups.pairs } else { groups.quadruples };
+                    let one = Panels {
+                        dst,
+                        filled: 1,
+                        ..panels
+                    };
+                    to_groups(plane, row_bytes as isize, group, part.cols, one);
+                    continue;
+                }
                 for (first, count, dst) in each_panel(dst) {
                     let at = |i: usize| plane.cast_const().add(i * row_bytes + first * lane.bytes());
                     if count == 0 {
