@@ -293,7 +293,8 @@ pub fn multiply_few(
         Layout::Terms => ops.few_terms.as_ref(),
         Layout::Tiles => ops.few_tiles.as_ref(),
     };
-    let exact = !packed.is_tiny() && !packed.leaks(k, right.format.elements_per_byte());
+    let in_range = !packed.is_tiny() && !(right.scales.is_some() && packed.is_huge());
+    let exact = in_range && !packed.leaks(k, right.format.elements_per_byte());
     let (true, true, Some(kernels)) = (usable, exact, kernels) else {
         return skinny_columns(scratch, product.path, left, right, sums, stride, accumulate, 0..columns);
     };
@@ -312,10 +313,13 @@ pub fn multiply_few(
         .map(|(r, c)| sums[r * stride + c])
         .collect();
     // A worker goes through a grid in one direction, some through all of it backwards.
-    let (first, extent) = (right_columns.column(0), right_columns.stride * columns as isize);
+    let (first, extent) = (
+        right_columns.column(0),
+        right_columns.stride.wrapping_mul(columns as isize),
+    );
     let back = scratch.last_columns == first.wrapping_offset(extent).addr();
     scratch.last_columns = first.addr();
-    let next = first.wrapping_offset(if back { -extent } else { extent });
+    let next = first.wrapping_offset(if back { extent.wrapping_neg() } else { extent });
     run(
         product,
         kernels,

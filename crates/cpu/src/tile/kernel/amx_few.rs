@@ -192,7 +192,9 @@ impl Next {
         self.at = self.at.wrapping_add(64);
         self.left -= 1;
         if self.left == 0 {
-            self.at = self.at.wrapping_offset(self.stride - 64 * self.chunks as isize);
+            self.at = self
+                .at
+                .wrapping_offset(self.stride.wrapping_sub(64 * self.chunks as isize));
             self.left = self.chunks;
         }
     }

@@ -96,6 +96,11 @@ impl Terms {
         self.most >= 0x7f80_0000
     }
 
+    /// The binary exponent of the largest magnitude.
+    pub fn greatest_exponent(&self) -> i32 {
+        (self.most >> 23) as i32 - 127
+    }
+
     /// The binary exponent of the smallest non-zero magnitude; that of the largest `f32` where there is none. Subnormal
     /// values answer −127.
     pub fn least_exponent(&self) -> i32 {
