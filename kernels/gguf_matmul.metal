@@ -44,7 +44,7 @@ template <typename F, typename T>
     }
 }
 
-template <typename F, typename T>
+template <typename F, typename Run, typename T>
 [[kernel]] void gguf_vector(device T* x [[buffer(0)]],
                             device const uchar* w [[buffer(1)]],
                             device float* y [[buffer(2)]],
@@ -55,8 +55,9 @@ template <typename F, typename T>
 {
     constexpr int ROWS = 32;
     threadgroup float partial[1024];
-    vector_rows<F, T, ROWS>(x + long(tgid.y) * size.k, F::of(w, size.k), y + long(tgid.y) * size.n, size,
-                            int(tgid.x) * ROWS, partial, thread_index, threads);
+    const long row_bytes = long(size.k / F::BLOCK) * sizeof(typename F::block);
+    vector_rows<Run, T, ROWS>(x + long(tgid.y) * size.k, w, row_bytes, y + long(tgid.y) * size.n, size,
+                              int(tgid.x) * ROWS, partial, thread_index, threads);
 }
 
 #define INSTANTIATE(name, function, ...) \
@@ -65,7 +66,7 @@ template <typename F, typename T>
 #define GGUF_OF_TYPE(format, type_name, T)                                          \
     INSTANTIATE(#format "_tile_" type_name, gguf_tile, format, T)                   \
     INSTANTIATE(#format "_cooperative_" type_name, gguf_cooperative, format, T)     \
-    INSTANTIATE(#format "_vector_" type_name, gguf_vector, format, T)
+    INSTANTIATE(#format "_vector_" type_name, gguf_vector, format, format##_run<T>, T)
 
 #define GGUF_OF_FORMAT(format)              \
     GGUF_OF_TYPE(format, "f32", float)      \

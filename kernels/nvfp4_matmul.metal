@@ -4,7 +4,7 @@
 //   kernel name   nvfp4_{tile,cooperative,vector}_{f32,f16,bf16}
 //   tile          through threadgroup memory; grid threadgroups (ceil(N / 64), ceil(M / 32), 1), threads 128
 //   cooperative   straight into a cooperative input; grid threadgroups (ceil(N / 128), ceil(M / 16), 1), threads 128
-//   vector        one row of X at a time; grid threadgroups (ceil(N / 32), M, 1), threads 128 (or 32·S: ceil(N / 8·S));
+//   vector        one row of X at a time; grid threadgroups (ceil(N / 32), M, 1), threads 128 (or another multiple of 32);
 //                 X begins at a multiple of 16 elements of memory, W at one of 8 bytes
 //
 //   buffer 0, 1   X, W's elements (K / 2 bytes to a row, the even element in the low nibble)
@@ -15,6 +15,7 @@
 #include <MetalPerformancePrimitives/MetalPerformancePrimitives.h>
 
 #include "anymetal/block_matmul.h"
+#include "anymetal/gguf_vector.h"
 
 using namespace metal;
 using namespace anymetal;
@@ -62,42 +63,51 @@ template <typename T>
                              device float* y [[buffer(3)]],
                              constant nvfp4_sizes& sizes [[buffer(4)]],
                              uint2 tgid [[threadgroup_position_in_grid]],
-                             uint simdgroups [[simdgroups_per_threadgroup]],
-                             uint simdgroup [[simdgroup_index_in_threadgroup]],
-                             uint lane [[thread_index_in_simdgroup]])
+                             uint thread_index [[thread_index_in_threadgroup]],
+                             uint threads [[threads_per_threadgroup]])
 {
-    constexpr int ROWS = 8;
+    constexpr int ROWS = 32;
+    threadgroup float partial[1024];
     constant block_sizes& size = sizes.size;
-    const int row0 = int(tgid.x * simdgroups + simdgroup) * ROWS;
-    if (row0 >= size.n) {
-        return;
-    }
-    const nvfp4::weights w = nvfp4::of(codes, scales, sizes.scale, size.k);
+    const int n = int(tgid.x) * ROWS;
+    const int runs = size.k / 16;
+    const int last = size.n - 1 - n;
     x += long(tgid.y) * size.k;
-    float sums[ROWS] = {};
-    for (int run = int(lane); run < size.k / 16; run += 32) {
-        const vec<float, 16> values(*reinterpret_cast<device const vec<T, 16>*>(x + 16 * run));
+    // Where rows begin, in runs of 16 elements: 8 bytes of codes and a scale each.
+    codes += long(n) * runs * 8;
+    scales += long(n) * runs;
+    int rows[ROWS];
+    float sums[ROWS];
+    int at = 0;
+#pragma unroll
+    for (int row = 0; row < ROWS; row++) {
+        // Past the last row the last one is read again, and its sum is not stored.
+        rows[row] = at;
+        at += row < last ? runs : 0;
+        sums[row] = 0.0f;
+    }
+    for (int run = int(thread_index); run < runs; run += int(threads)) {
+        const vec<float, 16> values(reinterpret_cast<device const vec<T, 16>*>(x)[run]);
+        device const vec<uchar, 8>* code_run = reinterpret_cast<device const vec<uchar, 8>*>(codes) + run;
+        device const uchar* scale_run = scales + run;
 #pragma unroll
         for (int row = 0; row < ROWS; row++) {
-            const int n = min(row0 + row, size.n - 1);
-            device const uchar* bytes = w.codes + (long(n) * size.k + 16 * run) / 2;
-            const nvfp4::elements packed(*reinterpret_cast<device const vec<uchar, 8>*>(bytes));
+            const float scale = unpack<float>(nvfp4::scale_pair(uchar2(scale_run[rows[row]], 0))).x;
+            const nvfp4::elements packed(code_run[rows[row]]);
             const vec<float, 16> weights = unpack<float>(packed);
             float sum = 0.0f;
 #pragma unroll
             for (int i = 0; i < 16; i++) {
                 sum += values[i] * weights[i];
             }
-            sums[row] += sum * nvfp4::scale_of(w, n, 16 * run);
+            sums[row] += sum * scale;
         }
     }
 #pragma unroll
     for (int row = 0; row < ROWS; row++) {
-        const float sum = simd_sum(sums[row]);
-        if (lane == 0 && row0 + row < size.n) {
-            y[long(tgid.y) * size.n + row0 + row] = sum;
-        }
+        sums[row] *= sizes.scale;
     }
+    store_rows<ROWS>(sums, y + long(tgid.y) * size.n, n, size.n, partial, thread_index, threads);
 }
 
 #define INSTANTIATE(name, function, ...) \

@@ -115,6 +115,38 @@ struct q4_k {
         return float2(float(factors.x) * float(scale), float(factors.y) * float(minimum));
     }
 
+    /// What groups 2i and 2i + 1 are decoded with.
+    struct pair {
+        float d;
+        float dmin;
+        float2 scales;
+        float2 minima;
+    };
+
+    /// Scales of groups 2i and 2i + 1, and their minima: all four are in the same two bytes of the three words, by the rules above.
+    static pair pair_of_scales(device const block& b, int index)
+    {
+        const metal::packed_uint4 head = *reinterpret_cast<device const metal::packed_uint4*>(&b.d);
+        const half2 factors = as_type<half2>(head[0]);
+        const uint shift = uint(index % 2) * 16;
+        const uint low = head[1] >> shift;
+        const uint middle = head[2] >> shift;
+        const uint high = head[3] >> shift;
+        // Which bits count, of two bytes.
+        const bool first = index < 2;
+        const uint six = first ? 0x3f3f : 0;
+        const uint four = first ? 0 : 0x0f0f;
+        const uint two = first ? 0 : 0x3030;
+        const uint scales = (low & six) | (high & four) | (low >> 2 & two);
+        const uint minima = (middle & six) | (high >> 4 & four) | (middle >> 2 & two);
+        pair result;
+        result.d = float(factors.x);
+        result.dmin = float(factors.y);
+        result.scales = float2(float(scales & 63), float(scales >> 8));
+        result.minima = float2(float(minima & 63), float(minima >> 8));
+        return result;
+    }
+
     static float16 run(weights w, int n, int k)
     {
         device const block& b = w.blocks[long(n) * w.per_row + k / BLOCK];

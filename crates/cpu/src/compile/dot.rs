@@ -9,14 +9,15 @@
 use std::collections::HashMap;
 
 use anymetal_formats::ElementFormat;
-use anymetal_ir::{AddressSpace, BinaryOp, Inst as IrInst, Op, Scalar, Type, ValueId};
+use anymetal_ir::{AddressSpace, BinaryOp, Inst as IrInst, MathMode, Op, Scalar, Type, ValueId};
 
 use super::classify::Class;
 use super::lower::Lower;
-use super::program::{Access, DotTerm, Inst, Reg};
+use super::program::{Access, Dot, DotTerm, Factor, Inst, Reg};
 use crate::fault::CompileError;
-use crate::lanes::dot::{self, Code};
-use crate::lanes::{convert, int};
+use crate::lanes::dot::{self, After, Code};
+use crate::lanes::load_dot::MAX_ENDS;
+use crate::lanes::{convert, float, int};
 
 /// What waits for its use.
 #[derive(Default)]
@@ -27,11 +28,19 @@ pub(super) struct Waiting<'k> {
     starts: HashMap<ValueId, &'k IrInst>,
     chains: HashMap<ValueId, Chain>,
     bytes: HashMap<ValueId, Byte>,
+    /// Halves cut out of a word: the word and the lowest bit. Each is used once.
+    halves: HashMap<ValueId, (Reg, u32)>,
+    /// Products with such a half, each used once.
+    products: HashMap<ValueId, [Factor; 2]>,
 }
 
 struct Chain {
     sum: Reg,
     terms: Vec<DotTerm>,
+    /// All steps are fast.
+    fast: bool,
+    /// What is done with the sum, which ends the chain.
+    after: Vec<After<Factor>>,
     location: anymetal_ir::LocationId,
 }
 
@@ -113,16 +122,29 @@ impl<'k> Lower<'k> {
                 let product = self.code(*lhs).is_some() || self.code(*rhs).is_some();
                 if product {
                     self.waiting.starts.insert(result, inst);
+                    return Ok(true);
                 }
-                Ok(product)
+                self.wait_for_product(result, *lhs, *rhs)
             }
+            Op::Binary {
+                op: BinaryOp::Add,
+                lhs,
+                rhs,
+                ..
+            } if self.scalar(*lhs) == Scalar::F32 => match self.last_use_of_chain(*lhs, *rhs) {
+                Some((chain, other)) => {
+                    let other = self.factor(other)?;
+                    self.goes_on(result, chain, After::Plus(other))
+                }
+                None => Ok(false),
+            },
             Op::Ternary {
                 op: anymetal_ir::TernaryOp::Fma,
                 a,
                 b,
                 c,
-                ..
-            } if self.scalar(*a) == Scalar::F32 => self.wait_for_chain(inst, *a, *b, *c),
+                mode,
+            } if self.scalar(*a) == Scalar::F32 => self.wait_for_chain(inst, [*a, *b, *c], *mode == MathMode::Fast),
             Op::Load {
                 pointer,
                 ty: Type::Scalar(Scalar::U8),
@@ -134,10 +156,12 @@ impl<'k> Lower<'k> {
     }
 
     /// A multiply-add that goes on with a chain, or begins one.
-    fn wait_for_chain(&mut self, inst: &'k IrInst, a: ValueId, b: ValueId, c: ValueId) -> Result<bool, CompileError> {
-        let Some(step) = self.step(a, b) else { return Ok(false) };
+    fn wait_for_chain(&mut self, inst: &'k IrInst, [a, b, c]: [ValueId; 3], fast: bool) -> Result<bool, CompileError> {
+        let Some(step) = self.step(a, b) else {
+            return self.wait_for_end(inst.first, [a, b, c]);
+        };
         let last_use = self.positions.uses(c) == 1;
-        let room = |chain: &Chain| chain.terms.len() < dot::MAX_TERMS;
+        let room = |chain: &Chain| chain.terms.len() < dot::MAX_TERMS && chain.after.is_empty();
         let chain = if last_use && self.waiting.chains.get(&c).is_some_and(room) {
             self.waiting.chains.remove(&c)
         } else {
@@ -145,34 +169,100 @@ impl<'k> Lower<'k> {
         };
         let first = match self.waiting.starts.get(&c) {
             Some(IrInst {
-                op: Op::Binary { lhs, rhs, .. },
+                op: Op::Binary { lhs, rhs, mode, .. },
                 location,
                 ..
-            }) if last_use => self.step(*lhs, *rhs).map(|first| (first, *location)),
+            }) if last_use => self
+                .step(*lhs, *rhs)
+                .map(|first| (first, *mode == MathMode::Fast, *location)),
             _ => None,
         };
         let mut chain = match (chain, first) {
             (Some(chain), _) => chain,
-            (None, Some((first, location))) => {
+            (None, Some((first, fast, location))) => {
                 self.waiting.starts.remove(&c);
                 // x · code + (−0) is x · code, its sign included.
                 let sum = self.constant(4, u64::from((-0f32).to_bits()));
                 Chain {
                     sum,
                     terms: vec![self.term(first)?],
+                    fast,
+                    after: Vec::new(),
                     location,
                 }
             }
             (None, None) => Chain {
                 sum: self.value(c)?,
                 terms: Vec::new(),
+                fast,
+                after: Vec::new(),
                 location: inst.location,
             },
         };
         let term = self.term(step)?;
         chain.terms.push(term);
+        chain.fast &= fast;
         self.waiting.chains.insert(inst.first, chain);
         Ok(true)
+    }
+
+    /// A waiting chain among two values, of which this is the last use, and the other value.
+    fn last_use_of_chain(&self, a: ValueId, b: ValueId) -> Option<(ValueId, ValueId)> {
+        let last = |value: ValueId| {
+            let chain = self.waiting.chains.get(&value);
+            let here = self.map == 0 && self.watch.is_none();
+            here && a != b && self.positions.uses(value) == 1 && chain.is_some_and(|chain| chain.after.len() < MAX_ENDS)
+        };
+        match (last(a), last(b)) {
+            (true, _) => Some((a, b)),
+            (false, true) => Some((b, a)),
+            (false, false) => None,
+        }
+    }
+
+    /// Lets what is done with a chain's sum wait with it.
+    fn goes_on(&mut self, result: ValueId, chain: ValueId, after: After<Factor>) -> Result<bool, CompileError> {
+        let Some(mut chain) = self.waiting.chains.remove(&chain) else {
+            return Err(self.malformed("a chain that is not there"));
+        };
+        chain.after.push(after);
+        self.waiting.chains.insert(result, chain);
+        Ok(true)
+    }
+
+    /// A value as an operand of what is done with a sum. It does not wait any longer.
+    fn factor(&mut self, value: ValueId) -> Result<Factor, CompileError> {
+        match self.waiting.halves.remove(&value) {
+            Some((word, shift)) => Ok(Factor::Half { word, shift }),
+            None => self.value(value).map(Factor::Reg),
+        }
+    }
+
+    /// A product of a chain's sum, or of a half of a word.
+    fn wait_for_product(&mut self, result: ValueId, a: ValueId, b: ValueId) -> Result<bool, CompileError> {
+        if let Some((chain, other)) = self.last_use_of_chain(a, b) {
+            let other = self.factor(other)?;
+            return self.goes_on(result, chain, After::Times(other));
+        }
+        let either = self.waiting.halves.contains_key(&a) || self.waiting.halves.contains_key(&b);
+        if either && a != b {
+            let product = [self.factor(a)?, self.factor(b)?];
+            self.waiting.products.insert(result, product);
+        }
+        Ok(either && a != b)
+    }
+
+    /// A multiply-add of a chain's sum.
+    fn wait_for_end(&mut self, result: ValueId, [a, b, c]: [ValueId; 3]) -> Result<bool, CompileError> {
+        let Some((chain, times)) = self.last_use_of_chain(a, b).filter(|&(chain, _)| chain != c) else {
+            return Ok(false);
+        };
+        let times = self.factor(times)?;
+        let after = match self.waiting.products.remove(&c) {
+            Some([x, y]) => After::TimesPlusProduct(times, x, y),
+            None => After::TimesPlus(times, self.factor(c)?),
+        };
+        self.goes_on(result, chain, after)
     }
 
     /// The product of two values, of which one is a waiting code.
@@ -227,14 +317,38 @@ impl<'k> Lower<'k> {
         let Some(cut) = self.cut(*bits) else {
             return Ok(false);
         };
-        let Some(f) = convert::half_of_word(cut.shift, self.isa) else {
+        if convert::half_of_word(cut.shift, self.isa).is_none() {
             return Ok(false);
-        };
+        }
         self.drop_code(operand, cut.word);
-        let a = self.word(cut.word)?;
-        let out = self.define(result);
-        self.push(Inst::Op1 { f, out, a });
+        let word = self.word(cut.word)?;
+        if self.map != 0 || self.watch.is_some() {
+            self.push_half(result, word, cut.shift)?;
+        } else {
+            self.waiting.halves.insert(result, (word, cut.shift));
+        }
         Ok(true)
+    }
+
+    /// Widens a half of a word.
+    fn push_half(&mut self, result: ValueId, word: Reg, shift: u32) -> Result<(), CompileError> {
+        let f = convert::half_of_word(shift, self.isa).ok_or_else(|| self.malformed("a half of a word"))?;
+        let out = self.define(result);
+        self.push(Inst::Op1 { f, out, a: word });
+        Ok(())
+    }
+
+    /// The register of a factor.
+    fn factor_reg(&mut self, factor: Factor) -> Result<Reg, CompileError> {
+        match factor {
+            Factor::Reg(reg) => Ok(reg),
+            Factor::Half { word, shift } => {
+                let f = convert::half_of_word(shift, self.isa).ok_or_else(|| self.malformed("a half of a word"))?;
+                let out = self.register(4, Class::Plain, false);
+                self.push(Inst::Op1 { f, out, a: word });
+                Ok(out)
+            }
+        }
     }
 
     /// Loads bytes as words, of which they are cut out. False where that is not the same: a thread's own memory lies byte by byte.
@@ -313,15 +427,28 @@ impl<'k> Lower<'k> {
             let out = self.define(value);
             let f = dot::dot(self.isa, chain.terms.iter().map(|term| term.code));
             let location = std::mem::replace(&mut self.location, chain.location);
-            self.push(Inst::Dot {
+            self.push(Inst::Dot(Box::new(Dot {
                 f,
                 out,
                 sum: chain.sum,
                 terms: chain.terms,
+                fast: chain.fast,
+                after: chain.after,
+                digits: None,
                 steps: Vec::new(),
+                ends: Vec::new(),
                 tagged: Vec::new(),
-            });
+            })));
             self.location = location;
+        } else if let Some((word, shift)) = self.waiting.halves.remove(&value) {
+            self.push_half(value, word, shift)?;
+        } else if let Some([a, b]) = self.waiting.products.remove(&value) {
+            let (a, b) = (self.factor_reg(a)?, self.factor_reg(b)?);
+            let Some(float::Plan::Own(f)) = float::binary(BinaryOp::Mul, Scalar::F32, self.isa) else {
+                return Err(self.malformed("a product"));
+            };
+            let out = self.define(value);
+            self.push(Inst::Op2 { f, out, a, b });
         } else if let Some(byte) = self.waiting.bytes.remove(&value) {
             let mut word = byte.word;
             if byte.shift > 0 {
@@ -352,6 +479,8 @@ impl<'k> Lower<'k> {
                 .starts
                 .keys()
                 .chain(waiting.chains.keys())
+                .chain(waiting.halves.keys())
+                .chain(waiting.products.keys())
                 .chain(waiting.bytes.keys()),
         );
         values.sort_by_key(|value| value.0);

@@ -8,14 +8,29 @@
 use super::classify::Class;
 use super::lower::Virtual;
 use super::operands::Role;
-use super::program::{Access, Block, Copy, Inst, Operation, Reg, SetLocal};
+use super::program::{Access, Block, Copy, Dot, Inst, LoadDot, Operation, Reg, SetLocal};
+use crate::lanes::Isa;
 
 /// Joins what can be joined, before registers are placed.
-pub(super) fn fuse(body: &mut Block, vregs: &[Virtual]) {
+pub(super) fn fuse(body: &mut Block, vregs: &mut Vec<Virtual>, isa: Isa) {
     let mut uses = vec![0u32; vregs.len()];
     count(body, &mut uses);
+    join_loads(body, vregs, &uses, isa);
     let fuse = Fuse { vregs, uses };
     fuse.block(body);
+}
+
+/// Joins loads with chains over what they load.
+fn join_loads(block: &mut Block, vregs: &mut Vec<Virtual>, uses: &[u32], isa: Isa) {
+    super::load_dot::join(block, vregs, uses, isa);
+    for (inst, _) in &mut block.insts {
+        // Bodies of maps have operands of their own, tiles.
+        if !matches!(inst, Inst::CoopMap { .. }) {
+            inst.blocks()
+                .into_iter()
+                .for_each(|nested| join_loads(nested, vregs, uses, isa));
+        }
+    }
 }
 
 /// How many operands each register is.
@@ -140,6 +155,29 @@ impl Fuse<'_> {
         })
     }
 
+    /// A set of a local by one of the chains before it.
+    fn local_instead_of_chain(&self, load: &LoadDot, last: &Inst, set: SetLocal) -> Option<Inst> {
+        let SetLocal { local, value, .. } = set;
+        let chain = load.dots.iter().position(|dot| dot.out == value)?;
+        // Chains before and after it do not look at the local, nor do its own steps.
+        let reads = |(at, dot): (usize, &Dot)| {
+            let after = dot.after.iter().flat_map(|after| after.operands());
+            let after = after.map(|mut factor| *factor.reg());
+            dot.terms.iter().any(|term| term.x == local)
+                || (at != chain && (dot.sum == local || after.into_iter().any(|reg| reg == local)))
+        };
+        if load.dots.iter().enumerate().any(reads) {
+            return None;
+        }
+        let mut direct = load.clone();
+        direct.dots[chain].out = local;
+        Some(Inst::SetLocal {
+            direct: Box::new(Inst::LoadDot(Box::new(direct))),
+            apart: Box::new(last.clone()),
+            sets: vec![set],
+        })
+    }
+
     /// A set of a local by the operation before it, if that has no other use.
     fn local_instead(&self, last: &Inst, inst: &Inst) -> Option<Inst> {
         let Inst::LocalSet {
@@ -182,7 +220,9 @@ impl Fuse<'_> {
             // Operands are read before elements are written.
             Inst::SimdgroupMatrixMultiply { out, .. } => &mut out[0],
             // A step of a chain is read after the sum is written.
-            Inst::Dot { out, terms, .. } if terms.iter().all(|term| term.word != local && term.x != local) => out,
+            // What a chain reads besides its first sum and what comes after it, it reads once the local is written.
+            Inst::LoadDot(load) => return self.local_instead_of_chain(load, last, set),
+            Inst::Dot(dot) if dot.terms.iter().all(|term| term.word != local && term.x != local) => &mut dot.out,
             _ => return None,
         };
         if *out != value {

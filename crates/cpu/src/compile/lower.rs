@@ -113,7 +113,7 @@ pub(crate) fn lower(kernel: &Kernel, isa: Isa, dense: bool, watch: bool) -> Resu
     program.main.depth = lower.deepest[0] + 1;
     program.map.depth = lower.deepest[1] + 1;
     if lower.watch.is_none() {
-        super::fuse::fuse(&mut program.body, &lower.vregs);
+        super::fuse::fuse(&mut program.body, &mut lower.vregs, isa);
     }
     super::allocate::allocate(&mut program, &lower.vregs);
     Ok(program)

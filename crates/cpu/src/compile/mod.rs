@@ -7,6 +7,7 @@ mod control;
 mod coop;
 mod dot;
 mod fuse;
+mod load_dot;
 mod lower;
 mod moves;
 pub(crate) mod operands;

@@ -1,6 +1,7 @@
 //! The registers and the nested blocks of an instruction.
 
-use super::program::{Block, DotTerm, Inst, Place, Reach, Reg, RowOperand, TileOperand, View, ViewExtent};
+use super::program::{Block, Dot, DotTerm, Factor, Inst, Place, Reach, Reg, RowOperand, TileOperand, View, ViewExtent};
+use crate::lanes::dot::After;
 
 /// How an instruction touches a register.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -62,13 +63,15 @@ impl Inst {
                 f(c, Use);
                 f(out, Def);
             }
-            Inst::Dot { out, sum, terms, .. } => {
-                f(sum, Use);
-                for term in terms {
-                    f(&mut term.word, Use);
-                    f(&mut term.x, Use);
-                }
-                f(out, Def);
+            Inst::Dot(dot) => dot.visit(f),
+            Inst::Digits(digits) => {
+                digits.numbers.iter_mut().flatten().for_each(|reg| f(reg, Use));
+                f(&mut digits.out, Def);
+            }
+            Inst::LoadDot(load) => {
+                f(&mut load.access.pointer, Use);
+                load.access.values.iter_mut().for_each(|reg| f(reg, Def));
+                load.dots.iter_mut().for_each(|dot| dot.visit(f));
             }
             Inst::OfMemory {
                 access, out, operands, ..
@@ -263,15 +266,10 @@ impl Inst {
     /// Makes the steps of chains for their loop, once registers are placed.
     pub fn place_steps(&mut self) {
         match self {
-            Inst::Dot {
-                terms, steps, tagged, ..
-            } => {
-                *steps = terms.iter().map(DotTerm::placed).collect();
-                for word in terms.iter().map(|term| term.word) {
-                    if word.tag_index().is_some() && !tagged.contains(&word) {
-                        tagged.push(word);
-                    }
-                }
+            Inst::Dot(dot) => dot.place_steps(),
+            Inst::LoadDot(load) => load.place_steps(),
+            Inst::Digits(digits) => {
+                digits.places = digits.numbers.iter().map(|four| four.map(Reg::place)).collect();
             }
             Inst::SetLocal { direct, apart, sets: _ } => {
                 direct.place_steps();
@@ -293,6 +291,41 @@ impl Inst {
                 .map(|block| &mut **block)
                 .collect(),
             _ => Vec::new(),
+        }
+    }
+}
+
+impl Dot {
+    pub(super) fn visit(&mut self, f: &mut dyn FnMut(&mut Reg, Role)) {
+        f(&mut self.sum, Role::Use);
+        for term in &mut self.terms {
+            f(&mut term.word, Role::Use);
+            f(&mut term.x, Role::Use);
+        }
+        for factor in self.after.iter_mut().flat_map(After::factors) {
+            f(factor.reg(), Role::Use);
+        }
+        self.digits.iter_mut().for_each(|reg| f(reg, Role::Use));
+        f(&mut self.out, Role::Def);
+    }
+
+    /// The words that halves are cut out of.
+    pub(super) fn halves(&self) -> Vec<Reg> {
+        let after = self.after.iter().flat_map(|after| after.operands());
+        let halves = after.filter_map(|factor| match factor {
+            Factor::Half { word, .. } => Some(word),
+            Factor::Reg(_) => None,
+        });
+        halves.collect()
+    }
+
+    pub(super) fn place_steps(&mut self) {
+        self.steps = self.terms.iter().map(DotTerm::placed).collect();
+        self.ends = self.after.iter().map(|after| after.map(Factor::placed)).collect();
+        for word in self.terms.iter().map(|term| term.word).chain(self.halves()) {
+            if word.tag_index().is_some() && !self.tagged.contains(&word) {
+                self.tagged.push(word);
+            }
         }
     }
 }

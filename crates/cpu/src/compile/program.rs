@@ -12,7 +12,9 @@ use anymetal_ir::{
 
 use crate::fault::AccessKind;
 use crate::lanes::convert::BlendFn;
-use crate::lanes::dot::{Code, DotFn, Place as DotPlace, Term};
+use crate::lanes::digits::DigitsFn;
+use crate::lanes::dot::{After, Code, DotFn, Operand, Place as DotPlace, Term};
+use crate::lanes::load_dot::{LoadDotFn, Plan};
 use crate::lanes::{Fn1, Fn2, Fn3};
 
 /// A register. Before allocation `at` is the number of a virtual register.
@@ -204,7 +206,50 @@ pub(crate) struct Access {
     pub predicate: Option<Reg>,
 }
 
-/// A step of [`Inst::Dot`]: `x` times the number whose code is `(word >> shift) & mask`.
+/// A chain of multiply-adds with codes out of words.
+#[derive(Clone, Debug)]
+pub(crate) struct Dot {
+    pub f: DotFn,
+    pub out: Reg,
+    pub sum: Reg,
+    pub terms: Vec<DotTerm>,
+    /// Steps may be added in another order.
+    pub fast: bool,
+    /// What is done with the sum.
+    pub after: Vec<After<Factor>>,
+    /// The register of the factors' digits, if they have been made.
+    pub digits: Option<Reg>,
+    /// The terms for the loop, once registers are placed, and what comes after them.
+    pub steps: Vec<Term>,
+    pub ends: Vec<After<Operand>>,
+    /// Words that may be known without their lanes, likewise.
+    pub tagged: Vec<Reg>,
+}
+
+/// The digits of factors ([`crate::lanes::digits`]), made for several chains.
+#[derive(Clone, Debug)]
+pub(crate) struct Digits {
+    pub f: DigitsFn,
+    pub numbers: Vec<[Reg; 4]>,
+    pub out: Reg,
+    /// The numbers for the loop, once registers are placed.
+    pub places: Vec<[DotPlace; 4]>,
+}
+
+/// Words loaded for chains, which cut them up where they lie.
+#[derive(Clone, Debug)]
+pub(crate) struct LoadDot {
+    pub f: LoadDotFn,
+    /// Where the loop is not for these lanes, words are loaded into its values.
+    pub access: Access,
+    /// Bit k: something else looks at value k too.
+    pub kept: u32,
+    pub dots: Vec<Dot>,
+    /// For the loop, once registers are placed.
+    pub plan: Plan,
+}
+
+/// A step of a [`Dot`]: `x` times the number whose code is `(word >> shift) & mask`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct DotTerm {
     pub word: Reg,
@@ -212,6 +257,36 @@ pub(crate) struct DotTerm {
     pub shift: u32,
     pub mask: u32,
     pub code: Code,
+}
+
+/// A number that a sum of a chain is multiplied by, or that is added to it.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) enum Factor {
+    Reg(Reg),
+    /// The half whose lowest bit is bit 0 or 16 of a word.
+    Half {
+        word: Reg,
+        shift: u32,
+    },
+}
+
+impl Factor {
+    pub fn reg(&mut self) -> &mut Reg {
+        match self {
+            Factor::Reg(reg) | Factor::Half { word: reg, .. } => reg,
+        }
+    }
+
+    /// For the loop, of a register that is placed.
+    pub fn placed(self) -> Operand {
+        match self {
+            Factor::Reg(reg) => Operand::Float(reg.place()),
+            Factor::Half { word, shift } => Operand::Half {
+                word: word.place(),
+                shift,
+            },
+        }
+    }
 }
 
 /// A lane operation by the number of its operands.
@@ -232,16 +307,22 @@ impl Operation {
     }
 }
 
+impl Reg {
+    /// Where a register that is placed lies, for chains.
+    pub fn place(self) -> DotPlace {
+        match self.is_uniform() {
+            true => DotPlace::Uniform(self.at),
+            false => DotPlace::Varying(self.at),
+        }
+    }
+}
+
 impl DotTerm {
     /// The step for the loop, of registers that are placed.
     pub fn placed(&self) -> Term {
-        let place = |reg: Reg| match reg.is_uniform() {
-            true => DotPlace::Uniform(reg.at),
-            false => DotPlace::Varying(reg.at),
-        };
         Term {
-            word: place(self.word),
-            x: place(self.x),
+            word: self.word.place(),
+            x: self.x.place(),
             shift: self.shift,
             mask: self.mask,
             code: self.code,
@@ -270,17 +351,9 @@ pub(crate) enum Inst {
         b: Reg,
         c: Reg,
     },
-    /// A chain of multiply-adds with codes out of words.
-    Dot {
-        f: DotFn,
-        out: Reg,
-        sum: Reg,
-        terms: Vec<DotTerm>,
-        /// The same for the loop, once registers are placed.
-        steps: Vec<Term>,
-        /// Words that may be known without their lanes, likewise.
-        tagged: Vec<Reg>,
-    },
+    Dot(Box<Dot>),
+    LoadDot(Box<LoadDot>),
+    Digits(Box<Digits>),
     /// An operation on what is loaded for it alone.
     OfMemory {
         access: Box<Access>,

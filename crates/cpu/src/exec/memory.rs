@@ -219,13 +219,19 @@ impl<'d> Worker<'d> {
     /// Asks for the memory after a span that lanes have read all of: what a kernel reads in one go it mostly reads on from.
     #[inline(always)]
     pub(super) fn ask_for_next(&mut self, pointer: u64, from: *const u8, stride: isize, span: u64) {
+        if stride > 0 && self.reads_on(pointer, span) > 0 {
+            super::stream::prefetch(from.wrapping_add(span as usize), span as usize);
+        }
+    }
+
+    /// How far after a span the memory lies that is worth asking for, which is the span's length, or 0 if none is.
+    #[inline(always)]
+    pub(super) fn reads_on(&mut self, pointer: u64, span: u64) -> usize {
         const LEAST: u64 = 512;
         const MOST: u64 = 8192;
-        if stride <= 0 || !(LEAST..=MOST).contains(&span) {
-            return;
-        }
-        if self.is_device(pointer) {
-            super::stream::prefetch(from.wrapping_add(span as usize), span as usize);
+        match (LEAST..=MOST).contains(&span) && self.is_device(pointer) {
+            true => span as usize,
+            false => 0,
         }
     }
 

@@ -9,6 +9,7 @@ mod coop_io;
 mod fused;
 mod gather;
 mod joined;
+mod load_dot;
 mod mask;
 mod matmul;
 mod matrix;
@@ -39,7 +40,6 @@ use self::mask::{AFTER_IF, AFTER_LOOP, BROKEN, CONTINUED, Frame, LIVE, Mask, SID
 use self::objects::Object;
 use crate::compile::program::{Block, Comparison, Inst, Place, Program, Reg};
 use crate::fault::FaultKind;
-use crate::lanes::dot::Areas;
 use crate::lanes::{CHUNK, Src};
 use crate::launch::Traffic;
 
@@ -399,28 +399,9 @@ impl<'d> Worker<'d> {
                 // SAFETY: as above.
                 unsafe { f(chunks, out, a, b, c) }
             }
-            Inst::Dot {
-                f,
-                out,
-                sum,
-                steps,
-                tagged,
-                ..
-            } => {
-                for &word in tagged {
-                    // Writes their lanes out.
-                    self.src(word);
-                }
-                let sum = self.src(*sum);
-                let (chunks, out) = self.dst(*out);
-                let areas = Areas {
-                    uniform: self.uniform,
-                    lanes: self.lanes.base,
-                    cap: self.lanes.cap,
-                };
-                // SAFETY: as above; steps are the terms.
-                unsafe { f(chunks, out, sum, &areas, steps) }
-            }
+            Inst::Dot(dot) => self.dot(dot),
+            Inst::LoadDot(load) => return self.load_dot(load),
+            Inst::Digits(digits) => self.digits(digits),
             Inst::Affine {
                 kind,
                 ty,

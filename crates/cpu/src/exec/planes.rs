@@ -9,6 +9,7 @@ use super::memory::{gather_strided, scatter_strided};
 use super::objects::split;
 use super::{Worker, read, splat, write};
 use crate::compile::program::Access;
+use crate::lanes::load_dot::Rows;
 
 /// The low bits of a pointer are its offset.
 const LOW: u64 = (1 << 48) - 1;
@@ -68,6 +69,17 @@ impl Worker<'_> {
             down: down as isize,
             columns,
             rows,
+        })
+    }
+
+    /// A plane of pointers as rows for chains, if all of its rectangle is inside one shared object.
+    pub(super) fn plane_rows(&mut self, plane: Plane, bytes: u64, align: u32) -> Option<Rows> {
+        let memory = self.rectangle(plane, bytes, align, false)?;
+        Some(Rows::Plane {
+            from: memory.start,
+            across: memory.across,
+            down: memory.down,
+            width: self.lanes.width,
         })
     }
 

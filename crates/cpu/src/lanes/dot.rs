@@ -4,6 +4,7 @@
 //! A chain `s = fma(x, number((word >> shift) & mask), s)` is one loop over the lanes: the sum stays in registers, and no code,
 //! number or partial sum goes through memory. Each step rounds as the chain does.
 
+use super::convert::half_of_word;
 use super::{CHUNK, Isa, Src};
 
 /// Most steps of one loop.
@@ -19,7 +20,7 @@ pub(crate) enum Code {
 }
 
 /// The numbers that E2M1 codes stand for.
-const E2M1: [f32; 16] = [
+pub(super) const E2M1: [f32; 16] = [
     0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, -0.0, -0.5, -1.0, -1.5, -2.0, -3.0, -4.0, -6.0,
 ];
 
@@ -44,7 +45,7 @@ pub(crate) struct Areas {
 impl Areas {
     /// The chunk of an operand of four bytes a lane.
     #[inline(always)]
-    fn chunk(&self, place: Place, chunk: usize) -> *const u8 {
+    pub(super) fn chunk(&self, place: Place, chunk: usize) -> *const u8 {
         match place {
             Place::Uniform(at) => self.uniform.wrapping_add(at as usize),
             Place::Varying(at) => self.lanes.wrapping_add(at as usize * self.cap + chunk * (4 * CHUNK)),
@@ -64,6 +65,126 @@ pub(crate) struct Term {
     /// At most 2³¹ − 1.
     pub mask: u32,
     pub code: Code,
+}
+
+impl Term {
+    /// The number that is cut out of a word.
+    #[inline(always)]
+    pub(super) fn number(&self, word: u32) -> f32 {
+        let code = (word >> self.shift) & self.mask;
+        match self.code {
+            Code::Integer => code as i32 as f32,
+            Code::E2m1 => E2M1[code as usize & 15],
+        }
+    }
+}
+
+/// What is done with a chain's sum `s`, with operands of a kind.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) enum After<T> {
+    /// s · a
+    Times(T),
+    /// s + a
+    Plus(T),
+    /// s · a + b
+    TimesPlus(T, T),
+    /// s · a + b · c, the second product rounded
+    TimesPlusProduct(T, T, T),
+}
+
+impl<T: Copy> After<T> {
+    #[inline(always)]
+    pub fn map<U>(self, f: impl Fn(T) -> U) -> After<U> {
+        match self {
+            After::Times(a) => After::Times(f(a)),
+            After::Plus(a) => After::Plus(f(a)),
+            After::TimesPlus(a, b) => After::TimesPlus(f(a), f(b)),
+            After::TimesPlusProduct(a, b, c) => After::TimesPlusProduct(f(a), f(b), f(c)),
+        }
+    }
+
+    pub fn operands(self) -> impl Iterator<Item = T> {
+        let mut after = self;
+        let operands: Vec<T> = after.factors().map(|operand| *operand).collect();
+        operands.into_iter()
+    }
+
+    pub fn factors(&mut self) -> impl Iterator<Item = &mut T> {
+        let (first, rest) = match self {
+            After::Times(a) | After::Plus(a) => (a, [None, None]),
+            After::TimesPlus(a, b) => (a, [Some(b), None]),
+            After::TimesPlusProduct(a, b, c) => (a, [Some(b), Some(c)]),
+        };
+        std::iter::once(first).chain(rest.into_iter().flatten())
+    }
+}
+
+/// An operand of [`After`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Operand {
+    Float(Place),
+    /// The half whose lowest bit is bit 0 or 16 of a word.
+    Half {
+        word: Place,
+        shift: u32,
+    },
+}
+
+/// Does what comes after a chain with the sums of the first chunk: (sums, what, operands of the first chunk).
+type EndFn = unsafe fn(&mut [f32; CHUNK], After<usize>, &[[f32; CHUNK]; 3]);
+
+#[inline(always)]
+fn end_body(sums: &mut [f32; CHUNK], after: After<usize>, [a, b, c]: &[[f32; CHUNK]; 3]) {
+    for (i, sum) in sums.iter_mut().enumerate() {
+        *sum = match after {
+            After::Times(_) => *sum * a[i],
+            After::Plus(_) => *sum + a[i],
+            After::TimesPlus(..) => sum.mul_add(a[i], b[i]),
+            After::TimesPlusProduct(..) => sum.mul_add(a[i], b[i] * c[i]),
+        };
+    }
+}
+
+unsafe fn end_portable(sums: &mut [f32; CHUNK], after: After<usize>, operands: &[[f32; CHUNK]; 3]) {
+    end_body(sums, after, operands);
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,fma")]
+unsafe fn end_avx2(sums: &mut [f32; CHUNK], after: After<usize>, operands: &[[f32; CHUNK]; 3]) {
+    end_body(sums, after, operands);
+}
+
+/// Does what comes after a chain with the sums of the first chunk.
+///
+/// # Safety
+/// Registers hold a chunk, and the machine has the instruction set.
+pub(crate) unsafe fn finish(sums: &mut [f32; CHUNK], areas: &Areas, ends: &[After<Operand>], isa: Isa) {
+    let end: EndFn = match isa {
+        Isa::Portable => end_portable,
+        #[cfg(target_arch = "x86_64")]
+        Isa::Avx2 | Isa::Avx512 => end_avx2,
+    };
+    for after in ends {
+        let mut operands = [[0f32; CHUNK]; 3];
+        let mut kind = *after;
+        for (to, operand) in operands.iter_mut().zip(kind.factors()) {
+            // SAFETY: by the function's contract.
+            unsafe {
+                match *operand {
+                    Operand::Float(place) => *to = *areas.chunk(place, 0).cast::<[f32; CHUNK]>(),
+                    Operand::Half { word, shift } => {
+                        let ptr = areas.chunk(word, 0);
+                        if let Some(f) = half_of_word(shift, isa) {
+                            f(1, to.as_mut_ptr().cast(), Src { ptr, step: 0 });
+                        }
+                    }
+                }
+            }
+        }
+        // SAFETY: as above.
+        unsafe { end(sums, after.map(|_| 0), &operands) };
+    }
 }
 
 /// The loop: chunks (0 for a uniform result), output, first sum, where registers lie, steps.
@@ -99,12 +220,7 @@ unsafe fn dot_portable(chunks: usize, out: *mut u8, sum: Src, areas: &Areas, ter
                 let words = &*areas.chunk(term.word, c).cast::<[u32; CHUNK]>();
                 let x = &*areas.chunk(term.x, c).cast::<[f32; CHUNK]>();
                 for i in 0..CHUNK {
-                    let code = (words[i] >> term.shift) & term.mask;
-                    let number = match term.code {
-                        Code::Integer => code as i32 as f32,
-                        Code::E2m1 => E2M1[code as usize & 15],
-                    };
-                    out[i] = x[i].mul_add(number, out[i]);
+                    out[i] = x[i].mul_add(term.number(words[i]), out[i]);
                 }
             }
         }

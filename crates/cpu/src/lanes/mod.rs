@@ -11,12 +11,14 @@
 
 pub(crate) mod convert;
 pub(crate) mod decode;
+pub(crate) mod digits;
 pub(crate) mod dot;
 pub(crate) mod exponential;
 pub(crate) mod float;
 pub(crate) mod gather;
 pub(crate) mod group;
 pub(crate) mod int;
+pub(crate) mod load_dot;
 pub(crate) mod scalar;
 #[cfg(test)]
 mod tests;

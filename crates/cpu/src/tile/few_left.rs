@@ -357,7 +357,10 @@ impl FewLeft {
     /// Sums of 32 products, codes up to 2^16 among them, may be infinite before a block's scale makes them smaller.
     pub(super) fn is_huge(&self) -> bool {
         let scaled_late = matches!(self.layout, Layout::Terms | Layout::Floats | Layout::WideFloats);
-        scaled_late && self.terms.is_some_and(|terms| terms.greatest_exponent() > 127 - 16 - 5 - 1)
+        scaled_late
+            && self
+                .terms
+                .is_some_and(|terms| terms.greatest_exponent() > 127 - 16 - 5 - 1)
     }
 
     fn least_exponent(&self) -> i32 {
