@@ -138,7 +138,10 @@ kernel void overwritten(device uint* words [[buffer(0)]],
                         constant uint& count [[buffer(3)]],
                         uint id [[thread_position_in_grid]])
 {
-    const uint at = min(id, count - 1);
+    if (id >= count) {
+        return;
+    }
+    const uint at = id;
     const block b = reinterpret_cast<device const block*>(words)[at];
     float sum = 0.0f;
     const float first = x[at];
@@ -148,9 +151,7 @@ kernel void overwritten(device uint* words [[buffer(0)]],
     for (uint k = 0; k < 16; k++) {
         sum += (k == 0 ? first : x[at + k]) * float((b.at[1 + k / 8] >> (4 * (k % 8))) & 15);
     }
-    if (id < count) {
-        y[id] = sum;
-    }
+    y[id] = sum;
 }
 
 kernel void bytes(device const uint* words [[buffer(0)]],

@@ -18,7 +18,7 @@ impl<'d> Worker<'d> {
     }
 
     /// A chain over registers.
-    #[inline(always)]
+    #[inline(never)]
     pub(super) fn dot(&mut self, dot: &'d Dot) {
         for &word in &dot.tagged {
             // Writes their lanes out.

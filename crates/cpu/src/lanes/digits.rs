@@ -136,7 +136,7 @@ mod tests {
             .collect();
         for register in 0..8 {
             registers[register * LANES + 3] = 0.0;
-            registers[register * LANES + 6] *= 1e-34;
+            registers[register * LANES + 6] *= 1e-20;
         }
         registers[LANES + 4] = f32::INFINITY;
         registers[5] = f32::NAN;
