@@ -293,8 +293,8 @@ pub fn multiply_few(
         Layout::Terms => ops.few_terms.as_ref(),
         Layout::Tiles => ops.few_tiles.as_ref(),
     };
-    let in_range = !packed.is_tiny() && !(right.scales.is_some() && packed.is_huge());
-    let exact = in_range && !packed.leaks(k, right.format.elements_per_byte());
+    let out_of_range = packed.is_tiny() || (right.scales.is_some() && packed.is_huge());
+    let exact = !out_of_range && !packed.leaks(k, right.format.elements_per_byte());
     let (true, true, Some(kernels)) = (usable, exact, kernels) else {
         return skinny_columns(scratch, product.path, left, right, sums, stride, accumulate, 0..columns);
     };
