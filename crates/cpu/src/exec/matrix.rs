@@ -166,8 +166,8 @@ impl Worker<'_> {
         }
     }
 
-    /// Adds an offset to a pointer, if both are the same in all lanes of a SIMD-group but for the steps of a matrix; false, and nothing of
-    /// worth written, if not.
+    /// Adds an offset to a pointer, if both are the same in all lanes of a SIMD-group but for the steps of a matrix. If not, false: the
+    /// output's lanes are still to be written.
     pub(super) fn matrix_offset(&mut self, out: Reg, pointer: Reg, offset: Reg) -> bool {
         let Some(tag) = out.tag_index() else { return false };
         let Some(groups) = self.whole_groups() else {
