@@ -32,6 +32,12 @@
 // arg 1: buffer float[260] = random(3, -2e34, 2e34)
 // tolerance: abs 1e31 rel 1e-5
 // expect 2[0..582]: formula "2 * sum(k, 0, 32, a1[k + 2 * (i % 97)] * and(shr(a0[5 * (i % 97 + 16 * floor(i / 97)) + 1 + floor(k / 8)], k % 8 * 4), 15)) + a1[i % 97]"
+// run: large numbers by codes of zero, small ones by others
+// kernel: rows
+// arg 0: buffer uint[970] = formula "i % 5 == 0 ? 1006649344 : and((i * 2654435761) % 4294967296, 252645135)"
+// arg 1: buffer float[260] = formula "i % 2 == 1 ? 1000000 : (i + 1) / 300"
+// tolerance: abs 1e-4 rel 1e-5
+// expect 2[0..485]: formula "2 * sum(k, 0, 16, a1[2 * k + 2 * (i % 97)] * and(shr(a0[5 * (i % 97 + 16 * floor(i / 97)) + 1 + floor(k / 4)], k % 4 * 8), 15)) + a1[i % 97]"
 // run: rows past the end
 // kernel: rows
 // arg 0: buffer uint[884] = formula "i % 5 == 0 ? 1006649344 : (i * 2654435761) % 4294967296"

@@ -522,7 +522,7 @@ unsafe fn end<V: Sixteen>(end: After<Found>, sum: V::Floats, lane: usize) -> V::
 unsafe fn groups<V: Sixteen>(lanes: &Lanes, areas: &Areas, plan: &Plan, kept: &[*mut u32], ends: &[(*mut u8, Src)]) {
     let mut x = [[std::ptr::null::<f32>(); 4]; MAX_QUADS];
     let mut of_quads = x.iter_mut();
-    for chain in plan.chains.iter().filter(|chain| chain.digits.is_none()) {
+    for chain in &plan.chains {
         for (quad, x) in chain.quads.iter().zip(&mut of_quads) {
             *x = quad.x.map(|place| areas.chunk(place, 0).cast());
         }
@@ -590,9 +590,16 @@ unsafe fn groups<V: Sixteen>(lanes: &Lanes, areas: &Areas, plan: &Plan, kept: &[
                 let quads = &chain.quads[..];
                 let sum = sum.ptr.add(lane / CHUNK * sum.step).cast::<f32>();
                 let mut sums = [V::floats(sum), V::floats(sum.add(HALF))];
-                if let Some(at) = chain.digits {
+                let digits = chain.digits.map(|at| {
                     let first = areas.lanes.add(at as usize * areas.cap).cast::<u32>();
-                    let digits = first.add(lane / CHUNK * digits::words(quads.len()) * CHUNK);
+                    first.add(lane / CHUNK * digits::words(quads.len()) * CHUNK)
+                });
+                // Lanes without digits have no number for a power: then the group goes the other way.
+                let has_digits = |digits: &*const u32| {
+                    let power = digits.add((digits::words(quads.len()) - 1) * CHUNK).cast::<f32>();
+                    V::are_numbers(V::add(V::floats(power), V::floats(power.add(HALF))))
+                };
+                if let Some(digits) = digits.filter(has_digits) {
                     for (h, sum) in sums.iter_mut().enumerate() {
                         *sum = match chain.kind {
                             Kind::E2m1 => integer_steps::<V>(Kind::E2m1, quads, digits, &words, HALF * h, *sum),
@@ -610,8 +617,8 @@ unsafe fn groups<V: Sixteen>(lanes: &Lanes, areas: &Areas, plan: &Plan, kept: &[
                             Kind::E2m1 => steps::<V>(Kind::E2m1, quads, x, &words, lane, *sum),
                         };
                     }
-                    x = &x[quads.len()..];
                 }
+                x = &x[quads.len()..];
                 // Infinity times zero is no number.
                 let zero = V::splat(0.0);
                 if !V::are_numbers(V::fma(sums[0], zero, V::mul(sums[1], zero))) {
